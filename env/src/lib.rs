@@ -1,0 +1,1 @@
+//! Question-answering episodes over a retriever, and their rewards.

@@ -1,0 +1,1 @@
+//! A policy trainer that plugs into the search environment.
