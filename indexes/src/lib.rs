@@ -1,14 +1,25 @@
 //! Vectors to nearest rows: memory-mapped vector files, exact and approximate search, and the generations in which
 //! an index is published. See the crate's README for a map.
 
+mod dot;
+mod element;
 mod error;
+mod flat;
+mod index;
 mod interrupt;
+mod matrix;
 mod mmap;
 mod progress;
+mod topk;
 mod vectors;
+mod workers;
 
+pub use element::ElementType;
 pub use error::{Error, ErrorKind, Result};
+pub use flat::Flat;
+pub use index::{Hit, Index, SearchParams};
 pub use interrupt::Interrupt;
+pub use matrix::{Matrix, MatrixSpec, MatrixWriter};
 pub use mmap::{Access, MappedFile};
 pub use progress::{OnProgress, Progress};
-pub use vectors::Vectors;
+pub use vectors::{NORMS, Vectors};
