@@ -1,5 +1,6 @@
 //! Corpus, embedder and index: text in, ranked passages out. See the crate's README for a map.
 
+pub mod embed;
 mod error;
 mod passage;
 
