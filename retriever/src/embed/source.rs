@@ -1,0 +1,107 @@
+//! Which model? A folder, or an id on the Hugging Face hub that is found in the local cache.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::graph::Precision;
+use super::hub::{self, HubSettings};
+use super::model_dir::ModelDir;
+use crate::{Error, Result};
+
+/// Where a model comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelSource {
+    /// A folder on this machine.
+    Folder(PathBuf),
+    /// `owner/name` on the hub, at a branch, tag or commit.
+    Hub {
+        /// `owner/name`.
+        id: String,
+        /// `main` unless said otherwise.
+        revision: String,
+    },
+}
+
+impl ModelSource {
+    /// Reads `text` as a folder if one exists under that name, otherwise as a hub id, `owner/name` or
+    /// `owner/name@revision`, if it looks like one.
+    pub fn parse(text: &str) -> Self {
+        let (id, revision) = text.split_once('@').unwrap_or((text, "main"));
+        if !Path::new(text).exists() && hub::is_id(id) && !revision.is_empty() {
+            return Self::Hub { id: id.into(), revision: revision.into() };
+        }
+        Self::Folder(text.into())
+    }
+
+    /// The name that a model card carries: the hub id, or the folder's name.
+    pub fn id(&self) -> String {
+        match self {
+            Self::Hub { id, .. } => id.clone(),
+            Self::Folder(path) => {
+                let full = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                full.file_name().unwrap_or(full.as_os_str()).to_string_lossy().into_owned()
+            }
+        }
+    }
+
+    /// The folder of the model: itself, or the hub's cache. Never uses the network.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] or [`Error::File`] naming what was looked for and where.
+    pub fn locate(&self, settings: &HubSettings, precisions: &[Option<Precision>]) -> Result<ModelDir> {
+        let directory = match self {
+            Self::Folder(path) => ModelDir::open(path)?,
+            Self::Hub { id, revision } => {
+                let missing = |found: String| Error::NotFound {
+                    what: format!("model `{id}` at revision `{revision}`"),
+                    remedy: format!(
+                        "looked in `{}`: {found}; give a model folder instead, or download the model",
+                        settings.cache.display()
+                    ),
+                };
+                let snapshot = settings.snapshot(id, revision).map_err(missing)?;
+                ModelDir::open(&snapshot)?
+            }
+        };
+        for &precision in precisions {
+            directory.graph(precision)?;
+        }
+        Ok(directory)
+    }
+}
+
+#[cfg(feature = "hub")]
+impl ModelSource {
+    /// As [`ModelSource::locate`], after fetching what the cache lacks of a hub model.
+    ///
+    /// # Errors
+    /// Those of [`hub::fetch`] and [`ModelSource::locate`].
+    pub fn fetch(&self, how: &hub::Fetch<'_>) -> Result<ModelDir> {
+        match (self, self.locate(how.settings, how.precisions)) {
+            (Self::Hub { id, revision }, Err(_)) => {
+                hub::fetch(id, revision, how)?;
+                self.locate(how.settings, how.precisions)
+            }
+            (_, located) => located,
+        }
+    }
+}
+
+impl FromStr for ModelSource {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(Self::parse(text))
+    }
+}
+
+impl fmt::Display for ModelSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::Hub { id, revision } if revision == "main" => f.write_str(id),
+            Self::Hub { id, revision } => write!(f, "{id}@{revision}"),
+        }
+    }
+}
