@@ -54,7 +54,7 @@ pub struct Model {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embed {
-    /// `auto`, `onnx` or `rten`.
+    /// `onnx` (ONNX Runtime) or `rten` (pure Rust; needs the feature of that name).
     pub backend: String,
     /// Worker threads, each with its own session; 0 takes one a core.
     pub threads: usize,
@@ -103,7 +103,7 @@ impl Default for Model {
 
 impl Default for Embed {
     fn default() -> Self {
-        Self { backend: "auto".into(), threads: 0 }
+        Self { backend: "onnx".into(), threads: 0 }
     }
 }
 
@@ -304,7 +304,7 @@ impl Config {
             "model.passage_precision" => one_of(&self.model.passage_precision, &precisions),
             "model.pooling" => one_of(&self.model.pooling, &["auto", "mean", "cls"]),
             "model.max_length" => between(self.model.max_length, 0, 8192),
-            "embed.backend" => one_of(&self.embed.backend, &["auto", "onnx", "rten"]),
+            "embed.backend" => one_of(&self.embed.backend, &["onnx", "rten"]),
             "embed.threads" => between(self.embed.threads, 0, 1024),
             "index.recall_floor" => (!(0.0..=1.0).contains(&self.index.recall_floor)).then(|| "0 to 1".into()),
             "index.connectivity" => between(self.index.connectivity, 2, 256),

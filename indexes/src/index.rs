@@ -1,6 +1,8 @@
 //! What all indexes promise.
 
-use crate::{Result, Vectors};
+use std::sync::Arc;
+
+use crate::{Flat, Generation, IndexKind, Matrix, Result, Vectors};
 
 /// A row found, with the inner product of its stored vector and the query.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,4 +56,19 @@ pub trait Index: Send + Sync {
     /// [`Error::InvalidInput`](crate::Error::InvalidInput) when a query has the wrong dimensions, a value that is not
     /// finite, or no usable length (see [`Vectors::check`]).
     fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>>;
+}
+
+/// Opens the index of a generation: exact or approximate, as its manifest says.
+///
+/// The caller has checked the generation's structure ([`Generation::verify`] with
+/// [`Depth::Structure`](crate::Depth::Structure)): a graph with damaged bytes must not be walked.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt) or
+/// [`Error::Incompatible`](crate::Error::Incompatible) for files that are not what the manifest says.
+pub fn open_index(generation: &Generation) -> Result<Box<dyn Index>> {
+    let matrix = Arc::new(Matrix::open(&generation.path().join("vectors"))?);
+    match generation.manifest().kind {
+        IndexKind::Flat | IndexKind::Hnsw => Ok(Box::new(Flat::new(matrix))),
+    }
 }

@@ -27,7 +27,7 @@ pub use element::ElementType;
 pub use error::{Error, ErrorKind, Result};
 pub use flat::Flat;
 pub use generation::{Generation, collect, collect_on};
-pub use index::{Hit, Index, SearchParams};
+pub use index::{Hit, Index, SearchParams, open_index};
 pub use interrupt::Interrupt;
 pub use manifest::{FileEntry, GraphParams, IndexKind, Manifest, Metric, Recall};
 pub use matrix::{Matrix, MatrixSpec, MatrixWriter};

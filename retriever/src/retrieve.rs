@@ -1,8 +1,8 @@
 //! Corpus, embedder and index put together: queries in, ranked passages out.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use hindsearch_indexes::{Generation, Index, SearchParams, Vectors, open_index};
+use hindsearch_indexes::{Depth, Generation, Index, Interrupt, SearchParams, Vectors, open_index};
 
 use crate::build::Provenance;
 use crate::corpus::CorpusStore;
@@ -47,9 +47,11 @@ impl Retriever {
     pub fn open(root: &Path, options: OpenOptions) -> Result<Self> {
         let generation = Generation::open_current(root)?;
         let provenance = Provenance::of(&generation)?;
-        let source = options.model.unwrap_or_else(|| provenance.model.source.clone());
-        let embedder = Embedder::open(&source, provenance.model.options(options.embed))?;
+        let source = options.model.unwrap_or_else(|| ModelSource::parse(&provenance.model.source));
+        let embedder = Embedder::open(&source, provenance.model.for_queries(options.embed))?;
         provenance.check_model(root, &embedder)?;
+        // Only bytes that are known to be right may reach the graph's unchecked code.
+        generation.verify(Depth::Structure, &|_| (), &Interrupt::new())?;
         let corpus = CorpusStore::open(generation.path())?;
         let index = open_index(&generation)?;
         if corpus.len() != index.len() {
@@ -106,10 +108,5 @@ impl Retriever {
     /// What the index was built from.
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
-    }
-
-    /// The generation's folder.
-    pub fn path(&self) -> PathBuf {
-        self.generation.path().to_path_buf()
     }
 }

@@ -66,7 +66,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         format: args.format,
         out: args.out,
         model: super::model_source(&settings, None)?,
-        embed: super::embed_options(&settings)?,
+        embed: super::embed_options(&settings),
         index: IndexOptions {
             kind: settings.index.kind,
             element_type: settings.index.element_type,

@@ -104,9 +104,9 @@ fn runtime() -> Check {
 fn model(context: &Context) -> Check {
     let tried = || -> Result<String, Failure> {
         let source = super::model_source(&context.config, None)?;
-        let embedder = Embedder::open(&source, super::embed_options(&context.config)?)?;
+        let embedder = Embedder::open(&source, super::embed_options(&context.config))?;
         embedder.embed(&["radium"], InputKind::Query)?;
-        Ok(format!("{source}: {} values, {}", embedder.card().dimensions, embedder.query_fingerprint().file))
+        Ok(format!("{source}: {} values, {}", embedder.card().dimensions, embedder.fingerprint().queries.file))
     };
     let (state, found) = tried().map_or_else(|failure| (State::Fail, failure.to_string()), |found| (State::Ok, found));
     Check { name: "model", state, found }

@@ -67,18 +67,17 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
             text.lines().map(str::to_owned).collect()
         }
     };
-    let embedder = Embedder::open(&source, super::embed_options(&settings)?)?;
+    let embedder = Embedder::open(&source, super::embed_options(&settings))?;
     let kind = match args.kind {
         Kind::Query => InputKind::Query,
         Kind::Passage => InputKind::Passage,
     };
     let progress = context.progress();
     let mut values = Vec::with_capacity(texts.len() * embedder.card().dimensions);
-    let (start, cpu) = (std::time::Instant::now(), embedder.stats());
-    for window in texts.chunks(WINDOW) {
-        context.interrupt.check()?;
-        let window: Vec<&str> = window.iter().map(String::as_str).collect();
-        values.extend_from_slice(embedder.embed(&window, kind)?.as_slice());
+    let (start, before) = (std::time::Instant::now(), embedder.stats());
+    let mut stream = embedder.embed_stream(texts.iter().cloned(), kind, WINDOW);
+    while let Some(window) = stream.next_unless(&context.interrupt) {
+        values.extend_from_slice(window?.as_slice());
         let done = (values.len() / embedder.card().dimensions) as u64;
         progress.show("embedding", "texts/s", Progress { done, total: Some(texts.len() as u64) });
     }
@@ -98,8 +97,8 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     if context.json {
         return context.print_json(&json!({
             "out": path, "texts": vectors.len(), "dimensions": vectors.dimensions(),
-            "tokens": stats.tokens - cpu.tokens, "truncated": stats.truncated - cpu.truncated,
-            "cpu_seconds": stats.cpu_seconds - cpu.cpu_seconds, "wall_seconds": wall_seconds,
+            "tokens": stats.tokens - before.tokens, "truncated": stats.truncated - before.truncated,
+            "cpu_seconds": (stats.cpu - before.cpu).as_secs_f64(), "wall_seconds": wall_seconds,
         }));
     }
     let mut out = context.out();
@@ -110,7 +109,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         vectors.dimensions(),
         path.display(),
         vectors.len() as f64 / wall_seconds.max(1e-9),
-        count(stats.truncated - cpu.truncated),
+        count(stats.truncated - before.truncated),
         embedder.card().max_length
     )?;
     Ok(out.flush()?)

@@ -35,14 +35,14 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
 
 /// What people want to know about an index.
 pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static str, String)> {
-    let card = &provenance.model.card;
+    let (card, graphs) = (&provenance.model.card, &provenance.model.fingerprint);
     let size: u64 = manifest.files.iter().map(|file| file.length).sum();
     let mut facts = vec![
         ("passages", count(manifest.rows)),
         ("vectors", format!("{} values, {}", manifest.dimensions, manifest.element_type)),
         ("index", kind(manifest)),
-        ("model", provenance.model.source.to_string()),
-        ("graphs", format!("{} for queries, {} for passages", provenance.model.query.file, provenance.model.passage.file)),
+        ("model", format!("{} ({})", card.id, provenance.model.source)),
+        ("graphs", format!("{} for queries, {} for passages", graphs.queries.file, graphs.passages.file)),
         ("prefixes", format!("{:?} and {:?}", card.query_prefix, card.passage_prefix)),
         ("pooling", format!("{:?}, at most {} tokens", card.pooling, card.max_length).to_lowercase()),
         ("corpus", format!("{} ({})", provenance.inputs.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "), &provenance.corpus.blake3[..16])),

@@ -16,6 +16,7 @@ use std::path::Path;
 
 use hindsearch::config::Config;
 use hindsearch::indexes::Interrupt;
+use hindsearch::retriever::embed::{Backend, CardOverrides, EmbedOptions, ModelSource, Pooling, Precision};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -72,4 +73,42 @@ pub fn write_whole(
     file.as_file().sync_all().map_err(refused)?;
     file.persist(path).map_err(|e| refused(e.error))?;
     Ok(())
+}
+
+/// The model that the settings name, or the one of a `--model` flag.
+///
+/// # Errors
+/// A name that is neither a folder nor a hub id.
+pub fn model_source(settings: &Config, flag: Option<&str>) -> Result<ModelSource, Failure> {
+    Ok(flag.unwrap_or(&settings.model.source).parse::<ModelSource>()?)
+}
+
+/// How the settings want the model run. Their values have been checked when they were resolved.
+pub fn embed_options(settings: &Config) -> EmbedOptions {
+    let precision = |name: &str| match name {
+        "fp32" => Some(Precision::Fp32),
+        "fp16" => Some(Precision::Fp16),
+        "int8" => Some(Precision::Int8),
+        _ => None,
+    };
+    let unless_auto = |text: &String| (text != "auto").then(|| text.clone());
+    let model = &settings.model;
+    EmbedOptions {
+        backend: if settings.embed.backend == "rten" { Backend::Rten } else { Backend::Onnx },
+        query_precision: precision(&model.query_precision),
+        passage_precision: precision(&model.passage_precision),
+        threads: settings.embed.threads,
+        card: CardOverrides {
+            pooling: match model.pooling.as_str() {
+                "mean" => Some(Pooling::Mean),
+                "cls" => Some(Pooling::Cls),
+                _ => None,
+            },
+            query_prefix: unless_auto(&model.query_prefix),
+            passage_prefix: unless_auto(&model.passage_prefix),
+            max_length: (model.max_length > 0).then_some(model.max_length),
+            ..CardOverrides::default()
+        },
+        ..EmbedOptions::default()
+    }
 }

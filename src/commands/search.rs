@@ -104,7 +104,7 @@ pub fn open_options(context: &Context, model: Option<&str>) -> Result<OpenOption
     let named = model.or_else(|| (settings.model.source != "default").then_some(settings.model.source.as_str()));
     Ok(OpenOptions {
         model: named.map(|name| name.parse()).transpose()?,
-        embed: super::embed_options(settings)?,
+        embed: super::embed_options(settings),
     })
 }
 

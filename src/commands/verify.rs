@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hindsearch::indexes::{self, Depth, Generation};
+use hindsearch::indexes::{Depth, Generation};
 use hindsearch::retriever::corpus::CorpusStore;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let depth = if args.quick { Depth::Structure } else { Depth::Full };
     let generation = Generation::open_current(&args.index)?;
     let progress = context.progress();
-    indexes::verify(&generation, depth, &|p| progress.show("verifying", "bytes", p), &context.interrupt)?;
+    generation.verify(depth, &|p| progress.show("verifying", "bytes", p), &context.interrupt)?;
     progress.finish();
     let corpus = CorpusStore::open(generation.path())?;
     let manifest = generation.manifest();

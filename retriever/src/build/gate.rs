@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::held_out;
 use crate::corpus::CorpusStore;
-use crate::embed::{EmbedOptions, Embedder, InputKind, ModelSource, Precision};
+use crate::embed::{EmbedOptions, Embedder, HubSettings, InputKind, ModelSource, Precision};
 use crate::{Error, Result};
 
 const PASSAGES: usize = 512;
@@ -37,6 +37,15 @@ pub struct Gate {
     pub query_precision: Precision,
 }
 
+/// Whether the model has an fp32 graph to be measured against.
+///
+/// # Errors
+/// Those of finding the model.
+pub fn can_measure(source: &ModelSource, options: &EmbedOptions) -> Result<bool> {
+    let hub = options.hub.clone().unwrap_or_else(HubSettings::from_env);
+    Ok(source.locate(&hub, &[])?.graph(Some(Precision::Fp32)).is_ok())
+}
+
 /// Measures the int8 graph of `source` against its fp32 graph on `corpus`.
 ///
 /// # Errors
@@ -50,17 +59,14 @@ pub fn measure(
     let rows: Vec<u64> = held_out::rows(corpus.len(), PASSAGES).collect();
     let passages = rows.iter().map(|&row| corpus.get(row)).collect::<Result<Vec<_>>>()?;
     let asked: Vec<usize> = held_out::rows(passages.len() as u64, QUERIES).map(|at| at as usize).collect();
-    let queries: Vec<&str> = asked.iter().map(|&at| held_out::query_of(&passages[at])).collect();
-    let contents: Vec<_> = passages.iter().map(|p| p.contents()).collect();
-    let contents: Vec<&str> = contents.iter().map(AsRef::as_ref).collect();
+    let queries: Vec<String> = asked.iter().map(|&at| held_out::query_of(&passages[at]).to_owned()).collect();
+    let contents: Vec<String> = passages.iter().map(|passage| passage.contents().into_owned()).collect();
     let both = |precision| -> Result<(Vectors, Vectors)> {
         let options =
             EmbedOptions { query_precision: Some(precision), passage_precision: Some(precision), ..options.clone() };
         let embedder = Embedder::open(source, options)?;
-        interrupt.check()?;
-        let queries = embedder.embed(&queries, InputKind::Query)?;
-        interrupt.check()?;
-        Ok((queries, embedder.embed(&contents, InputKind::Passage)?))
+        let queries = embedder.submit(queries.clone(), InputKind::Query).wait_unless(interrupt)?;
+        Ok((queries, embedder.submit(contents.clone(), InputKind::Passage).wait_unless(interrupt)?))
     };
     let (fp32_queries, fp32_passages) = both(Precision::Fp32)?;
     let (int8_queries, int8_passages) = both(Precision::Int8)?;

@@ -6,19 +6,17 @@
 //! the last step.
 
 mod gate;
+mod graph;
 mod held_out;
 mod machine;
 mod plan;
 mod provenance;
 mod vectors;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hindsearch_indexes::{
-    self as indexes, ElementType, Flat, Graph, GraphParams, IndexKind, IndexLock, Interrupt, Manifest, Matrix, Progress,
-    Staging,
-};
+use hindsearch_indexes::{ElementType, IndexKind, IndexLock, Interrupt, Manifest, Progress, Staging, collect};
 use serde::{Deserialize, Serialize};
 
 pub use gate::{Gate, TOLERANCE as GATE_TOLERANCE};
@@ -27,13 +25,8 @@ pub use plan::Plan;
 pub use provenance::{ModelRecord, Provenance};
 
 use crate::corpus::{CorpusReader, CorpusStore, CorpusSummary, Format};
-use crate::embed::{EmbedOptions, Embedder, InputKind, ModelSource, Precision};
+use crate::embed::{EmbedOptions, Embedder, ModelSource, Precision};
 use crate::{Error, Result};
-
-/// Held-out queries that recall is measured with.
-const RECALL_QUERIES: usize = 256;
-/// The k of the measured recall.
-const RECALL_TOP_K: usize = 10;
 
 /// What to build, from what, to where.
 #[derive(Debug, Clone)]
@@ -69,6 +62,14 @@ pub struct IndexOptions {
     pub expansion_add: usize,
 }
 
+impl IndexOptions {
+    /// Bytes of an HNSW graph for each row, on disk and in memory while it is built: an i8 code, and links of 4 bytes
+    /// (twice M on the lowest layer).
+    fn graph_bytes_per_row(&self, dimensions: usize) -> u64 {
+        (dimensions + self.connectivity * 2 * 4 + 64) as u64
+    }
+}
+
 /// A step of the build, for progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -94,6 +95,9 @@ pub struct BuildReport {
     pub generation: u64,
     /// The manifest as published.
     pub manifest: Manifest,
+    /// What it was built from; the manifest holds it too.
+    #[serde(skip)]
+    pub provenance: Provenance,
     /// Passages embedded by this call; the rest was done by an earlier one.
     pub embedded: u64,
     /// Texts cut to the model's length by this call.
@@ -106,7 +110,7 @@ pub struct BuildReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Contract {
     inputs: Vec<(PathBuf, u64, Option<u64>)>,
-    format: Option<Format>,
+    format: Option<String>,
     model: ModelRecord,
     element_type: ElementType,
 }
@@ -117,6 +121,8 @@ struct State {
     contract: Contract,
     corpus: Option<CorpusSummary>,
     gate: Option<Gate>,
+    /// The centre of an i8 matrix.
+    mean: Option<Vec<f32>>,
     /// Rows of vectors that are durable.
     rows: u64,
 }
@@ -130,13 +136,12 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
     let start = Instant::now();
     let embedder = Embedder::open(&options.model, options.embed.clone())?;
     Plan::new(options, &embedder)?.check(options)?;
-    let lock = IndexLock::acquire(&options.out)?;
-    let mut staging = Staging::create_or_resume(lock)?;
-    let mut state = resume(options, &embedder, &mut staging)?;
+    let staging = Staging::create_or_resume(IndexLock::acquire(&options.out)?)?;
+    let mut state = resume(options, &embedder, &staging)?;
 
     let corpus = store_corpus(options, &mut state, &staging, on_stage, interrupt)?;
     let embedder = pass_gate(options, embedder, &corpus, &mut state, &staging, interrupt)?;
-    let embedded = vectors::embed_all(vectors::Job {
+    let job = vectors::Job {
         embedder: &embedder,
         corpus: &corpus,
         element_type: options.index.element_type,
@@ -144,52 +149,54 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
         state: &mut state,
         on_stage,
         interrupt,
-    })?;
-    let mut manifest = Manifest::new(IndexKind::Flat, corpus.len(), embedder.card().dimensions, options.index.element_type);
+    };
+    let embedded = job.run()?;
+    let truncated = embedder.stats().truncated;
+    let mut manifest =
+        Manifest::new(options.index.kind, corpus.len(), embedder.dimensions(), options.index.element_type);
     if options.index.kind == IndexKind::Hnsw {
-        build_graph(options, &embedder, &corpus, &staging, &mut manifest, on_stage, interrupt)?;
-    } else {
-        staging.remove("graph")?;
+        let shown = |progress| on_stage(Stage::Graph, progress);
+        graph::build(&options.index, &graph::Inputs { embedder: &embedder, corpus: &corpus, staging: &staging }, &mut manifest, &shown, interrupt)?;
     }
     let provenance = Provenance {
-        corpus: state.corpus.clone().ok_or_else(|| unreachable_state("a corpus summary"))?,
+        corpus: corpus.summary().clone(),
         inputs: options.corpus.clone(),
-        model: record(options, &embedder),
-        gate: state.gate.clone(),
+        model: ModelRecord::new(&options.model, &embedder),
+        gate: state.gate,
         settings: options.settings.clone(),
     };
     provenance.put(&mut manifest);
     drop(corpus);
     let generation = staging.publish(manifest, &|progress| on_stage(Stage::Publish, progress), interrupt)?;
-    indexes::collect(&options.out, 1)?;
+    // One generation back is kept for readers that are about to open it.
+    collect(&options.out, 1)?;
     Ok(BuildReport {
         out: options.out.clone(),
         generation: generation.number(),
         manifest: generation.manifest().clone(),
-        embedded: embedded.passages,
-        truncated: embedded.truncated,
+        provenance,
+        embedded,
+        truncated,
         seconds: start.elapsed().as_secs_f64(),
     })
 }
 
 /// The state to go on from: the stored one where it belongs to the same build, else a fresh one.
-fn resume(options: &BuildOptions, embedder: &Embedder, staging: &mut Staging) -> Result<State> {
+fn resume(options: &BuildOptions, embedder: &Embedder, staging: &Staging) -> Result<State> {
     let contract = Contract {
         inputs: options.corpus.iter().map(|path| identity(path)).collect::<Result<_>>()?,
-        format: options.format,
-        model: record(options, embedder),
+        format: options.format.map(|format| format.to_string()),
+        model: ModelRecord::new(&options.model, embedder),
         element_type: options.index.element_type,
     };
     let stored: Option<State> = staging.read_state()?.and_then(|state| serde_json::from_value(state).ok());
-    match stored.filter(|state| state.contract == contract) {
-        Some(state) => Ok(state),
-        None => {
-            staging.clear()?;
-            let state = State { contract, corpus: None, gate: None, rows: 0 };
-            state.save(staging)?;
-            Ok(state)
-        }
+    if let Some(state) = stored.filter(|state| state.contract == contract) {
+        return Ok(state);
     }
+    staging.restart()?;
+    let state = State { contract, corpus: None, gate: None, mean: None, rows: 0 };
+    state.save(staging)?;
+    Ok(state)
 }
 
 impl State {
@@ -200,19 +207,10 @@ impl State {
 }
 
 /// Path, length and time of change (seconds since the epoch) of an input.
-fn identity(path: &PathBuf) -> Result<(PathBuf, u64, Option<u64>)> {
-    let data = fs_err::metadata(path).map_err(Error::io("read", path))?;
+fn identity(path: &Path) -> Result<(PathBuf, u64, Option<u64>)> {
+    let data = std::fs::metadata(path).map_err(Error::io("read", path))?;
     let changed = data.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok()).map(|d| d.as_secs());
-    Ok((path.clone(), data.len(), changed))
-}
-
-fn record(options: &BuildOptions, embedder: &Embedder) -> ModelRecord {
-    ModelRecord {
-        source: options.model.clone(),
-        card: embedder.card().clone(),
-        query: embedder.query_fingerprint().clone(),
-        passage: embedder.passage_fingerprint().clone(),
-    }
+    Ok((path.to_path_buf(), data.len(), changed))
 }
 
 fn store_corpus(
@@ -223,10 +221,35 @@ fn store_corpus(
     interrupt: &Interrupt,
 ) -> Result<CorpusStore> {
     if state.corpus.is_none() {
-        let reader = CorpusReader::open(&options.corpus, options.format)?;
-        let on_progress = |progress| on_stage(Stage::Corpus, progress);
-        state.corpus = Some(CorpusStore::write(reader, staging.path(), &on_progress, interrupt)?);
+        let mut reader = CorpusReader::open(&options.corpus, options.format)?;
+        let shown = |progress| on_stage(Stage::Corpus, progress);
+        state.corpus = Some(CorpusStore::write(&mut reader, staging.path(), &shown, interrupt)?);
         state.save(staging)?;
     }
     CorpusStore::open(staging.path())
+}
+
+/// Measures an int8 graph for passages against the fp32 graph beside it, where there is one, and opens the model with
+/// the graph for queries that did better, unless the caller chose one.
+fn pass_gate(
+    options: &BuildOptions,
+    embedder: Embedder,
+    corpus: &CorpusStore,
+    state: &mut State,
+    staging: &Staging,
+    interrupt: &Interrupt,
+) -> Result<Embedder> {
+    let int8 = embedder.fingerprint().passages.precision == Precision::Int8;
+    if !int8 || !gate::can_measure(&options.model, &options.embed)? {
+        return Ok(embedder);
+    }
+    if state.gate.is_none() {
+        state.gate = Some(gate::measure(&options.model, &options.embed, corpus, interrupt)?);
+        state.save(staging)?;
+    }
+    let better = state.gate.as_ref().map(|gate| gate.query_precision);
+    if options.embed.query_precision.is_some() || better == Some(embedder.fingerprint().queries.precision) {
+        return Ok(embedder);
+    }
+    Embedder::open(&options.model, EmbedOptions { query_precision: better, ..options.embed.clone() })
 }

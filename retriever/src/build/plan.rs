@@ -2,17 +2,19 @@
 
 use std::time::Instant;
 
-use hindsearch_indexes::IndexKind;
+use hindsearch_indexes::{IndexKind, Progress};
 use serde::Serialize;
 
 use super::machine::{available_disk, available_memory};
 use super::{BuildOptions, held_out};
-use crate::corpus::{CorpusReader, Sample};
+use crate::corpus::CorpusReader;
 use crate::embed::{Embedder, InputKind};
 use crate::{Error, Passage, Result};
 
-/// Passages read to estimate sizes and speed.
-const SAMPLE: usize = 256;
+/// Passages read to estimate the number of rows and their size.
+const SAMPLE: usize = 4096;
+/// Passages that the model's speed is measured with, at most.
+const PROBE: usize = 256;
 /// Time spent on measuring the model's speed, in seconds.
 const PROBE_SECONDS: f64 = 2.0;
 /// Heap of a build besides model and graph: windows of texts and tokens, sorted runs of ids, one window of vectors.
@@ -53,7 +55,10 @@ impl Plan {
     /// # Errors
     /// A corpus or output folder that cannot be used.
     pub fn new(options: &BuildOptions, embedder: &Embedder) -> Result<Self> {
-        let Sample { passages, rows, exact } = CorpusReader::sample(&options.corpus, options.format, SAMPLE)?;
+        let mut reader = CorpusReader::open(&options.corpus, options.format)?;
+        let passages = reader.by_ref().take(SAMPLE).collect::<Result<Vec<_>>>()?;
+        let exact = passages.len() < SAMPLE;
+        let rows = if exact { passages.len() as u64 } else { estimate(passages.len() as u64, reader.progress()) };
         let card = embedder.card();
         let text: u64 = passages.iter().map(|p| (p.id.len() + p.contents().len()) as u64).sum();
         // Arrow's offsets cost 4 bytes a column and row.
@@ -64,7 +69,8 @@ impl Plan {
             IndexKind::Flat => 0,
             IndexKind::Hnsw => rows.saturating_mul(options.index.graph_bytes_per_row(card.dimensions)),
         };
-        let rate = speed(embedder, &passages)?;
+        let probe: Vec<_> = held_out::spread(&passages, PROBE).collect();
+        let rate = speed(embedder, &probe)?;
         let graph_seconds = if graph_bytes > 0 { rows as f64 * 5e-4 } else { 0.0 };
         Ok(Self {
             passages: rows,
@@ -101,17 +107,20 @@ impl Plan {
     }
 }
 
-fn speed(embedder: &Embedder, passages: &[Passage]) -> Result<f64> {
-    let texts: Vec<_> = passages.iter().map(Passage::contents).collect();
-    let texts: Vec<&str> = held_out::spread(&texts, texts.len()).map(AsRef::as_ref).collect();
+/// Rows in all, from the share of the input that the first rows took.
+fn estimate(rows: u64, progress: Progress) -> u64 {
+    let total = progress.total.unwrap_or(progress.done).max(progress.done);
+    (u128::from(rows) * u128::from(total) / u128::from(progress.done.max(1))).try_into().unwrap_or(u64::MAX)
+}
+
+fn speed(embedder: &Embedder, passages: &[&Passage]) -> Result<f64> {
+    let texts: Vec<_> = passages.iter().map(|passage| passage.contents()).collect();
+    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
     let (start, mut done, mut step) = (Instant::now(), 0, 4);
-    while done < texts.len() {
+    while done < texts.len() && start.elapsed().as_secs_f64() < PROBE_SECONDS {
         let batch = &texts[done..texts.len().min(done + step)];
         embedder.embed(batch, InputKind::Passage)?;
         done += batch.len();
-        if start.elapsed().as_secs_f64() > PROBE_SECONDS {
-            break;
-        }
         step *= 2;
     }
     Ok(done as f64 / start.elapsed().as_secs_f64().max(1e-9))

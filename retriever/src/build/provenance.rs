@@ -6,7 +6,7 @@ use hindsearch_indexes::{Generation, Manifest};
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::CorpusSummary;
-use crate::embed::{Embedder, Fingerprint, ModelCard, ModelSource};
+use crate::embed::{CardOverrides, EmbedOptions, Embedder, Fingerprint, ModelCard, ModelSource};
 use crate::{Error, Result};
 
 /// Where a passage, a vector and a score come from.
@@ -28,14 +28,39 @@ pub struct Provenance {
 /// The model as the index knows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelRecord {
-    /// Where it was found.
-    pub source: ModelSource,
+    /// Where it was found: `default`, an absolute folder, or a hub id.
+    pub source: String,
     /// How texts are prepared and pooled.
     pub card: ModelCard,
-    /// The graph and tokenizer of queries.
-    pub query: Fingerprint,
-    /// The graph and tokenizer of passages.
-    pub passage: Fingerprint,
+    /// The tokenizer, the graphs and the runtime.
+    pub fingerprint: Fingerprint,
+}
+
+impl ModelRecord {
+    /// What `embedder`, opened from `source`, is.
+    pub fn new(source: &ModelSource, embedder: &Embedder) -> Self {
+        Self { source: source.absolute().to_string(), card: embedder.card().clone(), fingerprint: embedder.fingerprint().clone() }
+    }
+
+    /// Options that open the same model for queries alone; what `wishes` asks for wins.
+    pub fn for_queries(&self, wishes: EmbedOptions) -> EmbedOptions {
+        let (card, asked) = (&self.card, wishes.card);
+        let precision = wishes.query_precision.unwrap_or(self.fingerprint.queries.precision);
+        EmbedOptions {
+            // Only queries are embedded, so the passages' graph need not be loaded.
+            query_precision: Some(precision),
+            passage_precision: Some(precision),
+            card: CardOverrides {
+                id: asked.id.or_else(|| Some(card.id.clone())),
+                pooling: asked.pooling.or(Some(card.pooling)),
+                normalize: asked.normalize.or(Some(card.normalize)),
+                query_prefix: asked.query_prefix.or_else(|| Some(card.query_prefix.clone())),
+                passage_prefix: asked.passage_prefix.or_else(|| Some(card.passage_prefix.clone())),
+                max_length: asked.max_length.or(Some(card.max_length)),
+            },
+            ..wishes
+        }
+    }
 }
 
 const KEY: &str = "provenance";
@@ -83,8 +108,8 @@ impl Provenance {
         differs("pooling", format!("{:?}", card.pooling), format!("{:?}", other.pooling))?;
         differs("query prefix", format!("{:?}", card.query_prefix), format!("{:?}", other.query_prefix))?;
         differs("passage prefix", format!("{:?}", card.passage_prefix), format!("{:?}", other.passage_prefix))?;
-        let query = embedder.query_fingerprint();
-        differs("tokenizer", self.model.query.tokenizer.clone(), query.tokenizer.clone())?;
-        differs("graph", self.model.query.graph.clone(), query.graph.clone())
+        let (built, found) = (&self.model.fingerprint, embedder.fingerprint());
+        differs("tokenizer", built.tokenizer.clone(), found.tokenizer.clone())?;
+        differs("query graph", built.queries.blake3.clone(), found.queries.blake3.clone())
     }
 }
