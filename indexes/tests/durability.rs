@@ -16,14 +16,13 @@ use hindsearch_indexes::{Error, ErrorKind, Generation, IndexLock, collect_on};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use support::build::{FILES, Promises, build, check, content};
+use support::build::{FILES, Promises, build, check, check_promises, content};
 use support::faulty::{Fault, Faulty, READY};
+use support::scratch;
 use support::volatile::{Loss, Volatile};
 
 /// Larger than the number of calls of any run.
 const NEVER: usize = usize::MAX;
-/// Seeds tried at each point of a power cut.
-const SEEDS: u64 = 12;
 
 fn root() -> PathBuf {
     // Two folders that do not exist yet, so that making them is part of the test.
@@ -77,6 +76,11 @@ impl History {
         Self { disk: Arc::new(self.disk.kill()), promises: self.promises.clone() }
     }
 
+    /// A copy after a power cut.
+    fn cut(&self, loss: Loss) -> Self {
+        Self { disk: Arc::new(self.disk.power_cut(loss)), promises: self.promises.clone() }
+    }
+
     /// Plays a step, and gives the number of calls that it made.
     fn play(&mut self, step: Step) -> usize {
         let storage = Arc::new(Faulty::new(self.disk.clone(), step.stop_at, Fault::Stop));
@@ -92,9 +96,12 @@ impl History {
     }
 
     fn check(&self) -> Result<(), String> {
-        let copy = self.disk.kill();
-        copy.ignore_sync(None);
-        check(Arc::new(copy), &root(), &self.promises)
+        check(Arc::new(self.disk.kill()), &root(), &self.promises)
+    }
+
+    fn keeps_promises(&self) -> bool {
+        let copy: Arc<dyn Storage> = Arc::new(self.disk.kill());
+        check_promises(&copy, &root(), &self.promises).is_ok()
     }
 }
 
@@ -136,8 +143,9 @@ fn histories() -> Vec<(Vec<Step>, Run)> {
     ]
 }
 
-fn losses() -> impl Iterator<Item = Loss> {
-    std::iter::once(Loss::All).chain((0..SEEDS).map(Loss::Some))
+/// The total loss, and partial ones of so many seeds.
+fn losses(seeds: u64) -> impl Iterator<Item = Loss> {
+    std::iter::once(Loss::All).chain((0..seeds).map(Loss::Some))
 }
 
 #[test]
@@ -159,10 +167,13 @@ fn a_power_cut_at_any_call_leaves_the_old_or_the_new_generation() {
         let before = History::of(&past);
         let calls = before.fork().play(Step::whole(run));
         for stop_at in 1..=calls + 1 {
-            for loss in losses() {
-                let mut history = before.fork();
-                history.play(Step { run, stop_at, power_cut: Some(loss) });
-                history.check().unwrap_or_else(|broken| panic!("{past:?}, then {run:?}, {loss:?} at {stop_at}: {broken}"));
+            let mut history = before.fork();
+            history.play(Step { run, stop_at, power_cut: None });
+            for loss in losses(8) {
+                history
+                    .cut(loss)
+                    .check()
+                    .unwrap_or_else(|broken| panic!("{past:?}, then {run:?}, {loss:?} at {stop_at}: {broken}"));
             }
         }
     }
@@ -178,13 +189,14 @@ fn no_sync_can_be_left_out() {
         let mut whole = before.fork();
         let calls = whole.play(Step::whole(run));
         for sync in before.disk.syncs() + 1..=whole.disk.syncs() {
-            let breaks = |stop_at, loss| {
+            let breaks = |stop_at| {
                 let mut history = before.fork();
                 history.disk.ignore_sync(Some(sync));
-                history.play(Step { run, stop_at, power_cut: Some(loss) });
-                history.check().is_err()
+                history.play(Step { run, stop_at, power_cut: None });
+                // What happens before that sync is tested above.
+                history.disk.syncs() >= sync && losses(64).any(|loss| !history.cut(loss).keeps_promises())
             };
-            let broken = (1..=calls + 1).any(|stop_at| losses().any(|loss| breaks(stop_at, loss)));
+            let broken = (1..=calls + 1).any(breaks);
             assert!(broken, "after {past:?}, {run:?} does without its sync {}", sync - before.disk.syncs());
             tried += 1;
         }
@@ -224,7 +236,9 @@ fn a_failing_call_gives_a_typed_error_and_the_old_index_stays() {
             let result = build(storage.clone(), &root(), 2, &mut history.promises);
             let calls = storage.calls().clone();
             match result {
-                Err(Error::Io { source, .. }) => assert!(source.raw_os_error().is_some(), "{fault:?} at {at}: {source}"),
+                Err(Error::Io { source, .. }) => {
+                    assert!(source.raw_os_error().is_some(), "{fault:?} at {at}: {source}")
+                }
                 Err(e) => panic!("{fault:?} at {at}: {e}"),
                 Ok(generation) => assert_eq!(generation.number(), 2),
             }
@@ -242,13 +256,6 @@ fn a_failing_call_gives_a_typed_error_and_the_old_index_stays() {
         }
         assert!(failures > 60, "only {failures} calls were tried");
     }
-}
-
-/// A folder, in memory where there is such a place: a kill loses nothing that was written, so no disk is needed.
-fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
-    folder.expect("a temporary folder")
 }
 
 /// Makes an index on the real file system.

@@ -92,11 +92,16 @@ pub fn read(storage: &dyn Storage, path: PathBuf) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Compares the index with what was promised; the error says which promise is broken. Then finishes the build as a
-/// user would, so `storage` should be a copy.
+/// Compares the index with what was promised; the error says which promise is broken. This takes up the build, so
+/// `storage` should be a copy.
+pub fn check_promises(storage: &Arc<dyn Storage>, root: &Path, promises: &Promises) -> Result<(), String> {
+    let current = check_current(storage, root, promises)?;
+    check_state(storage, root, promises, current)
+}
+
+/// Checks the promises, and that the next build goes well and leaves nothing behind.
 pub fn check(storage: Arc<dyn Storage>, root: &Path, promises: &Promises) -> Result<(), String> {
-    let current = check_current(&storage, root, promises)?;
-    check_state(&storage, root, promises, current)?;
+    check_promises(&storage, root, promises)?;
 
     let id = 1_000;
     let finished = build(storage.clone(), root, id, &mut Promises::default());
@@ -159,7 +164,8 @@ fn check_state(
     let state = staging.read_state().map_err(|e| e.to_string())?.map(|state| read_state(&state));
     if let Some((id, files)) = state {
         for file in &FILES[..files] {
-            let bytes = read(&**storage, staging.path().join(file)).map_err(|e| format!("`{file}` of {state:?}: {e}"))?;
+            let bytes =
+                read(&**storage, staging.path().join(file)).map_err(|e| format!("`{file}` of {state:?}: {e}"))?;
             if bytes != content(id, file) {
                 return Err(format!("the state speaks of {files} files of build {id}, but `{file}` is damaged"));
             }
