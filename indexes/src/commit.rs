@@ -44,8 +44,7 @@ impl IndexLock {
     pub fn acquire_on(storage: Arc<dyn Storage>, root: &Path) -> Result<Self> {
         let files = Files::new(storage);
         make_folder(&files, root)?;
-        // Also for a folder that was there: whoever made it may have died before syncing its name.
-        files.sync(parent(root))?;
+        files.sync_if_allowed(parent(root))?;
         let path = root.join(LOCK);
         if files.stat(&path)?.is_none() {
             files.write(&path, b"")?;
@@ -58,6 +57,8 @@ impl IndexLock {
     }
 }
 
+/// Makes `path` and its parents. The caller syncs the parent of `path` even if all was there: whoever made it may have
+/// died before that.
 fn make_folder(files: &Files, path: &Path) -> Result<()> {
     match files.stat(path)? {
         Some(stat) if stat.kind == EntryKind::Folder => Ok(()),
@@ -67,12 +68,12 @@ fn make_folder(files: &Files, path: &Path) -> Result<()> {
             found: "a file".into(),
         }),
         None => {
-            let parent = parent(path);
-            if parent != path {
-                make_folder(files, parent)?;
+            let above = parent(path);
+            if above != path {
+                make_folder(files, above)?;
+                files.sync_if_allowed(parent(above))?;
             }
-            files.create_folder(path)?;
-            files.sync(parent)
+            files.create_folder(path)
         }
     }
 }
@@ -108,7 +109,12 @@ impl Staging {
         };
         let mut numbers = Numbers::read(files, root)?;
         if let Some(number) = current {
-            files.remove(&root.join(generation_name(number)).join(STATE))?;
+            let state = root.join(generation_name(number)).join(STATE);
+            if files.stat(&state)?.is_some() {
+                // The last build died near its end, and `CURRENT` may not be durable yet; until it is, this is needed.
+                files.sync(root)?;
+                files.remove(&state)?;
+            }
         }
         // The state is removed last in a publication: a newer generation that has one never became current.
         if let Some(last) = numbers.generations.last().copied()
@@ -190,6 +196,8 @@ impl Staging {
                 self.files().sync(&self.path.join(name))?;
             }
         }
+        // Their names too, before the name of the state.
+        self.files().sync(&self.path)?;
         self.files().replace(&path, &bytes)
     }
 

@@ -106,6 +106,8 @@ pub fn collect_on(storage: Arc<dyn Storage>, root: &Path, keep: usize) -> Result
     current(&files, root)?;
     let _lock = IndexLock::acquire_on(storage, root)?;
     let current = current(&files, root)?;
+    // Whoever published it may have died before the last sync; a power cut would then call for the one before.
+    files.sync(root)?;
     let numbers = Numbers::read(&files, root)?.generations;
     let (older, newer): (Vec<u64>, Vec<u64>) =
         numbers.into_iter().filter(|&number| number != current).partition(|&number| number < current);

@@ -25,8 +25,9 @@ pub(crate) fn staging_name(number: u64) -> String {
 }
 
 fn number_of(name: &str) -> Option<u64> {
-    let number = name.strip_prefix("gen-")?.parse().ok()?;
-    (generation_name(number) == name).then_some(number)
+    let number: u64 = name.strip_prefix("gen-")?.parse().ok()?;
+    // The last number would have no successor.
+    (generation_name(number) == name && number < u64::MAX).then_some(number)
 }
 
 /// The numbered folders of an index, ascending.

@@ -266,6 +266,14 @@ impl Files {
         self.0.sync(path).map_err(Error::io("sync", path))
     }
 
+    /// Syncs a folder unless this user may not open it; then no build of this user has made names in it.
+    pub fn sync_if_allowed(&self, folder: &Path) -> Result<()> {
+        match self.0.sync(folder) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced.map_err(Error::io("sync", folder)),
+        }
+    }
+
     pub fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.0.rename(from, to).map_err(Error::io("rename", from))
     }
