@@ -10,7 +10,7 @@ mod interrupt;
 mod matrix;
 mod mmap;
 mod progress;
-mod topk;
+mod select;
 mod vectors;
 mod workers;
 

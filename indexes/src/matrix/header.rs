@@ -54,7 +54,7 @@ impl MatrixSpec {
             return invalid("mean", format!("{} values", self.dimensions), format!("{} values", self.mean.len()));
         }
         let norm = dot::norm(&self.mean);
-        if !(norm <= *NORMS.end()) {
+        if !(0.0..=*NORMS.end()).contains(&norm) {
             return invalid("mean", format!("a vector of length to {:e}", NORMS.end()), format!("length {norm:e}"));
         }
         Ok(self)
