@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::dot::{self, Panels};
 use crate::matrix::Rows;
-use crate::topk::TopK;
+use crate::select::{Selection, TopK};
 use crate::workers::run_workers;
 use crate::{Hit, Index, Matrix, Result, SearchParams, Vectors};
 
@@ -19,8 +19,6 @@ const BATCH: usize = 256;
 const MIN_PANEL_QUERIES: usize = 4;
 /// Bytes of a widened tile of rows for few queries: it stays in the first-level cache.
 const ROW_TILE_BYTES: usize = 16 << 10;
-/// Scores compared with their thresholds at once.
-const CHECKED: usize = 16;
 /// Bytes of a widened tile of rows: it stays in the second-level cache beside the panels.
 const TILE_BYTES: usize = 144 << 10;
 /// Rows that a worker takes at once.
@@ -92,6 +90,11 @@ impl<'a> Scan<'a> {
         Self { matrix, queries, panels, slack, top_k, next: AtomicU64::new(0) }
     }
 
+    /// Scores a kernel gives a row: one a query, and perhaps padding.
+    fn width(&self) -> usize {
+        self.panels.as_ref().map_or(self.slack.len(), Panels::width)
+    }
+
     fn query(&self, query: usize) -> &[f32] {
         &self.queries[query * self.matrix.dimensions()..][..self.matrix.dimensions()]
     }
@@ -117,7 +120,7 @@ impl<'a> Scan<'a> {
         loop {
             let start = self.next.fetch_add(CLAIM_ROWS, Ordering::Relaxed);
             if start >= self.matrix.rows() {
-                return Ok(worker.best);
+                return Ok(worker.selection.into_best());
             }
             let end = (start + CLAIM_ROWS).min(self.matrix.rows());
             for tile in (start..end).step_by(tile_rows) {
@@ -130,28 +133,20 @@ impl<'a> Scan<'a> {
 /// What one thread knows.
 struct Worker<'a> {
     scan: &'a Scan<'a>,
-    /// By query.
-    best: Vec<TopK>,
-    /// By query, the kernel's score below which a row cannot matter; infinite for the padding after the queries.
-    thresholds: Vec<f32>,
+    selection: Selection<'a>,
     /// Row-major.
     tile: Vec<f32>,
-    /// By row, a score for each threshold.
+    /// By row, a score for each query.
     scores: Vec<f32>,
 }
 
 impl<'a> Worker<'a> {
     fn new(scan: &'a Scan<'a>, tile_rows: usize) -> Self {
-        let queries = scan.slack.len();
-        let width = scan.panels.as_ref().map_or(queries, Panels::width);
-        let mut thresholds = vec![f32::INFINITY; width];
-        thresholds[..queries].fill(f32::NEG_INFINITY);
         Self {
             scan,
-            best: (0..queries).map(|_| TopK::new(scan.top_k)).collect(),
-            thresholds,
+            selection: Selection::new(scan.top_k, &scan.slack),
             tile: vec![0.0; tile_rows * scan.matrix.dimensions()],
-            scores: vec![0.0; tile_rows * width],
+            scores: vec![0.0; tile_rows * scan.width()],
         }
     }
 
@@ -166,29 +161,16 @@ impl<'a> Worker<'a> {
                 tile
             }
         };
-        let width = self.thresholds.len();
-        let scores = &mut self.scores[..count * width];
+        let scores = &mut self.scores[..count * self.scan.width()];
         match panels {
             Some(panels) => panels.score(vectors, scores),
             None => dot::score_rows(vectors, queries, matrix.dimensions(), scores),
         }
         let vectors = vectors.chunks_exact(matrix.dimensions());
-        for ((row, vector), scores) in rows.zip(vectors).zip(scores.chunks_exact(width)) {
-            for (block, first) in scores.chunks(CHECKED).zip((0..).step_by(CHECKED)) {
-                // Rarely true, and cheap to see for many scores at once. A score that is no number passes too.
-                let passes = |(score, threshold): (&f32, &f32)| !(score < threshold);
-                if block.iter().zip(&self.thresholds[first..]).fold(false, |any, pair| any | passes(pair)) {
-                    for query in first..first + block.len() {
-                        if query < self.best.len() && passes((&scores[query], &self.thresholds[query])) {
-                            let score = dot::canonical(vector, self.scan.query(query));
-                            if !score.is_finite() {
-                                return Err(matrix.damaged(row));
-                            }
-                            self.best[query].offer(Hit { row, score });
-                            self.thresholds[query] = self.best[query].threshold() - self.scan.slack[query];
-                        }
-                    }
-                }
+        for ((row, vector), scores) in rows.zip(vectors).zip(scores.chunks_exact(self.scan.width())) {
+            let canonical = |query| dot::canonical(vector, self.scan.query(query));
+            if !self.selection.consider(row, scores, canonical) {
+                return Err(matrix.damaged(row));
             }
         }
         Ok(())

@@ -1,12 +1,14 @@
 //! Vectors to nearest rows: memory-mapped vector files, exact and approximate search, and the generations in which
 //! an index is published. See the crate's README for a map.
 
+mod bytes;
 mod commit;
 mod dot;
 mod element;
 mod error;
 mod flat;
 mod generation;
+mod hnsw;
 mod index;
 mod interrupt;
 mod layout;
@@ -15,9 +17,10 @@ mod matrix;
 mod mmap;
 mod npy;
 mod progress;
+mod recall;
 mod sealed;
+mod select;
 pub mod storage;
-mod topk;
 mod vectors;
 mod verify;
 mod workers;
@@ -27,6 +30,7 @@ pub use element::ElementType;
 pub use error::{Error, ErrorKind, Result};
 pub use flat::Flat;
 pub use generation::{Generation, collect, collect_on};
+pub use hnsw::{Hnsw, HnswBuilder, HnswOptions, HnswSummary};
 pub use index::{Hit, Index, SearchParams, open_index};
 pub use interrupt::Interrupt;
 pub use manifest::{FileEntry, GraphParams, IndexKind, Manifest, Metric, Recall};
@@ -34,5 +38,6 @@ pub use matrix::{Matrix, MatrixSpec, MatrixWriter};
 pub use mmap::{Access, MappedFile};
 pub use npy::{read_npy, write_npy};
 pub use progress::{OnProgress, Progress};
+pub use recall::{Calibration, RecallTarget, choose_expansion, measure_recall};
 pub use vectors::{NORMS, Vectors};
 pub use verify::{Depth, Report, verify};

@@ -11,8 +11,7 @@ use crate::{Error, Result};
 /// # Errors
 /// The first error of a worker. A panic in a worker goes on in the caller.
 pub fn run_workers<T: Send>(threads: usize, useful: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
-    let available = || thread::available_parallelism().map_or(1, usize::from);
-    let threads = if threads == 0 { available() } else { threads }.min(useful);
+    let threads = if threads == 0 { cores() } else { threads }.min(useful);
     thread::scope(|scope| {
         let others: Vec<_> =
             (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, &work).ok()).collect();
@@ -21,4 +20,9 @@ pub fn run_workers<T: Send>(threads: usize, useful: usize, work: impl Fn() -> Re
             others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         std::iter::once(own).chain(others.collect::<Vec<_>>()).collect::<Result<Vec<T>, Error>>()
     })
+}
+
+/// Threads that run at once on this machine.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }

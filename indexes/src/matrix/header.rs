@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
+use crate::bytes::{PAGE, u32_at, u64_at};
 use crate::vectors::NORMS;
 use crate::{ElementType, Error, Result, dot};
 
-/// Bytes of a page: the header's size and the alignment of the rows.
-pub const PAGE: usize = 4096;
 const MAGIC: [u8; 8] = *b"HSVECTOR";
 const VERSION: u32 = 1;
 /// The header's checksum fills the end of its page.
@@ -54,7 +53,7 @@ impl MatrixSpec {
             return invalid("mean", format!("{} values", self.dimensions), format!("{} values", self.mean.len()));
         }
         let norm = dot::norm(&self.mean);
-        if !(norm <= *NORMS.end()) {
+        if !(0.0..=*NORMS.end()).contains(&norm) {
             return invalid("mean", format!("a vector of length to {:e}", NORMS.end()), format!("length {norm:e}"));
         }
         Ok(self)
@@ -159,12 +158,4 @@ fn code(element_type: ElementType) -> u32 {
 
 fn element_type(code: u32) -> Option<ElementType> {
     [ElementType::F32, ElementType::F16, ElementType::I8].get(code as usize).copied()
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
 }

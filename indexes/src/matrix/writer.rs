@@ -4,8 +4,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::header::{Header, PAGE};
+use super::header::Header;
 use super::{MatrixSpec, Rows, rows};
+use crate::bytes::PAGE;
 use crate::{Error, Result, Vectors, dot};
 
 /// Rows read at once to take up an interrupted file.
