@@ -257,7 +257,7 @@ fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, S
 fn damage(path: &Path, format: &str, found: String) -> Error {
     Error::File {
         path: path.to_path_buf(),
-        expected: format!("a {format} file that is whole and readable"),
+        expected: format!("{format} that is whole and readable"),
         found,
         remedy: "restore it from its source, or write it again without unusual compression".into(),
     }
