@@ -1,7 +1,8 @@
 //! Parquet and Arrow IPC: the same fields as JSON lines, one column each.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Parq
 use parquet::file::metadata::ParquetMetaData;
 
 use super::fields::{Fields, MAX_LINE, Problem, SHAPES};
-use super::format::is_arrow_file;
 use super::lines::{Counter, FREE_EXPANSION, MAX_RATIO};
 use crate::{Error, Passage, Result};
 
@@ -77,8 +77,8 @@ impl Columnar {
     pub fn arrow(path: &Path, counter: Counter) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("open", path))?;
         let length = file.metadata().map_err(Error::io("read", path))?.len();
-        let file = BufReader::new(file);
-        let is_file = is_arrow_file(path)?;
+        let mut file = BufReader::new(file);
+        let is_file = file.fill_buf().map_err(Error::io("read", path))?.starts_with(b"ARROW1");
         let (batches, schema) = guarded(|| {
             Ok::<_, ArrowError>(if is_file {
                 let reader = FileReader::try_new(file, None)?;
@@ -87,7 +87,7 @@ impl Columnar {
             } else {
                 let reader = StreamReader::try_new(file, None)?;
                 let schema = reader.schema();
-                (Box::new(WholeStream { reader, failed: false }) as Batches, schema)
+                (Box::new(WholeStream { reader, ended: false }) as Batches, schema)
             })
         })
         .map_err(|error| damage(path, "Arrow", error))?;
@@ -230,19 +230,40 @@ fn value(column: &StringViewArray, row: usize) -> Option<&str> {
 /// A stream that must end with its end mark: without it, record batches may be missing.
 struct WholeStream {
     reader: StreamReader<BufReader<File>>,
-    failed: bool,
+    ended: bool,
+}
+
+impl WholeStream {
+    /// Whether the reader stopped behind an end mark, and not only because the file ended there.
+    fn saw_end_mark(&mut self, start: u64) -> io::Result<bool> {
+        let file = self.reader.get_mut();
+        let mut mark = [0; 8];
+        if file.stream_position()? < start + mark.len() as u64 {
+            return Ok(false);
+        }
+        file.seek_relative(-(mark.len() as i64))?;
+        file.read_exact(&mut mark)?;
+        Ok(mark == [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0])
+    }
 }
 
 impl Iterator for WholeStream {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let start = match self.reader.get_mut().stream_position() {
+            Ok(start) => start,
+            Err(error) => return Some(Err(error.into())),
+        };
         let batch = self.reader.next();
-        if batch.is_none() && !self.reader.is_finished() && !self.failed {
-            self.failed = true;
-            return Some(Err(ArrowError::IpcError("the stream has no end mark: is it cut short?".into())));
+        if batch.is_some() || mem::replace(&mut self.ended, true) {
+            return batch;
         }
-        batch
+        match self.saw_end_mark(start) {
+            Ok(true) => None,
+            Ok(false) => Some(Err(ArrowError::IpcError("a stream without its end mark: is it cut short?".into()))),
+            Err(error) => Some(Err(error.into())),
+        }
     }
 }
 
