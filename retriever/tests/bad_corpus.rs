@@ -3,6 +3,7 @@
 mod corpus_files;
 
 use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
@@ -126,10 +127,10 @@ fn a_file_that_is_no_corpus_is_refused_as_a_whole() -> Check {
         ("a", vec![0; 100], "expected JSON lines, tab-separated values, Parquet or Arrow"),
         ("a.parquet", b"not at all".to_vec(), "expected Parquet that is whole"),
         ("a.arrow", b"not at all".to_vec(), "expected Arrow that is whole"),
-        ("a.parquet.gz", gzip(parquet(&[numbers.clone()])?)?, "decompress it first"),
-        ("a.parquet", parquet(&[float_ids.clone()])?, "the column `id` of type Float64"),
+        ("a.parquet.gz", gzip(parquet(slice::from_ref(&numbers))?)?, "decompress it first"),
+        ("a.parquet", parquet(slice::from_ref(&float_ids))?, "the column `id` of type Float64"),
         ("a.arrow", arrow_file(&[numbers])?, "the column `text` of type Int64"),
-        ("a.parquet", parquet(&[unnamed.clone()])?, "found the columns `key`, `body`"),
+        ("a.parquet", parquet(slice::from_ref(&unnamed))?, "found the columns `key`, `body`"),
         ("a.arrow", arrow_stream(&[unnamed])?, "found the columns `key`, `body`"),
     ];
     for (name, bytes, message) in cases {
@@ -303,7 +304,7 @@ fn a_small_file_that_expands_beyond_reason_is_stopped_early() -> Check {
     let bytes = parquet(&rows)?;
     let limit = (64 << 20).max(bytes.len() * 200);
     let (passages, error) = read_until_error(&folder, "a.parquet", bytes)?;
-    assert!(error.is_some_and(|error| error.to_string().contains("expands at most 200 times")));
+    assert!(error.is_some_and(|error| error.to_string().contains("200 times")));
     assert!(passages.len() * 4000 <= limit);
     Ok(())
 }

@@ -163,7 +163,7 @@ fn a_format_that_is_named_overrides_the_files_name() -> Check {
     let as_passages = read(&[header_like], Some(Format::MsMarco))?;
     assert_eq!(as_passages, [passage("id", None, "text"), passage("1", None, "t")]);
     let odd = folder.file("y.csv", " \n")?;
-    assert!(CorpusReader::open(&[odd.clone()], None).is_err());
+    assert!(CorpusReader::open(std::slice::from_ref(&odd), None).is_err());
     assert!(CorpusReader::open(&[odd], Some(Format::Jsonl)).is_ok());
     for (name, format) in Format::NAMES {
         assert_eq!(name.parse::<Format>()?, format);

@@ -19,6 +19,7 @@ use parquet::file::metadata::ParquetMetaData;
 
 use super::fields::{Fields, MAX_LINE, Problem, SHAPES};
 use super::lines::{Counter, FREE_EXPANSION, MAX_RATIO};
+use super::pages;
 use crate::{Error, Passage, Result};
 
 /// Rows decoded at a time.
@@ -55,7 +56,7 @@ impl Columnar {
         let schema = given.schema();
         check_schema(path, schema)?;
         let wanted = COLUMNS.iter().filter_map(|name| schema.index_of(name).ok()).collect::<Vec<_>>();
-        check_sizes(path, given.metadata())?;
+        check_sizes(path, &file, given.metadata()).map_err(damaged)?;
         let promised = u64::try_from(given.metadata().file_metadata().num_rows()).ok();
 
         let fields = schema.fields().iter().map(|field| match field.data_type() {
@@ -316,22 +317,26 @@ fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// Refuses column chunks that claim to lie outside the file or to expand beyond reason.
-fn check_sizes(path: &Path, metadata: &ParquetMetaData) -> Result<()> {
+/// Refuses column chunks that claim to expand beyond reason, and those whose pages do.
+fn check_sizes(path: &Path, file: &File, metadata: &ParquetMetaData) -> Result<(), String> {
+    let failed = |error: io::Error| format!("`{}` that cannot be read again ({error})", path.display());
+    let mut file = BufReader::with_capacity(4096, file.try_clone().map_err(failed)?);
     for (group, row_group) in metadata.row_groups().iter().enumerate() {
         for column in row_group.columns() {
             let name = column.column_path().string();
+            if !COLUMNS.contains(&name.as_str()) {
+                continue;
+            }
             let compressed = u64::try_from(column.compressed_size()).unwrap_or(u64::MAX);
             let whole = u64::try_from(column.uncompressed_size()).unwrap_or(u64::MAX);
-            if COLUMNS.contains(&name.as_str()) && whole > FREE_EXPANSION.max(compressed.saturating_mul(MAX_RATIO)) {
-                let found = format!("{whole} bytes from {compressed} in row group {group}, column `{name}`");
-                return Err(Error::File {
-                    path: path.to_path_buf(),
-                    expected: format!("data that expands at most {MAX_RATIO} times"),
-                    found,
-                    remedy: "write it again with less compression if that is right".into(),
-                });
-            }
+            let found = if whole > FREE_EXPANSION.max(compressed.saturating_mul(MAX_RATIO)) {
+                format!("data that expands from {compressed} to {whole} bytes, more than {MAX_RATIO} times")
+            } else if let Err(found) = pages::check(&mut file, column) {
+                found
+            } else {
+                continue;
+            };
+            return Err(format!("{found}, in column `{name}` of row group {group}"));
         }
     }
     Ok(())

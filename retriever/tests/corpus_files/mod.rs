@@ -33,6 +33,10 @@ impl Folder {
 
     pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> Check<PathBuf> {
         let path = self.path().join(name);
+        // Some file systems wait for the disk when a file is truncated and written again.
+        if path.exists() {
+            fs::remove_file(&path)?;
+        }
         fs::write(&path, bytes)?;
         Ok(path)
     }
