@@ -1,7 +1,8 @@
 //! Parquet and Arrow IPC: the same fields as JSON lines, one column each.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Parq
 use parquet::file::metadata::ParquetMetaData;
 
 use super::fields::{Fields, MAX_LINE, Problem, SHAPES};
-use super::format::is_arrow_file;
 use super::lines::{Counter, FREE_EXPANSION, MAX_RATIO};
+use super::pages;
 use crate::{Error, Passage, Result};
 
 /// Rows decoded at a time.
@@ -55,7 +56,7 @@ impl Columnar {
         let schema = given.schema();
         check_schema(path, schema)?;
         let wanted = COLUMNS.iter().filter_map(|name| schema.index_of(name).ok()).collect::<Vec<_>>();
-        check_sizes(path, given.metadata())?;
+        check_sizes(path, &file, given.metadata()).map_err(damaged)?;
         let promised = u64::try_from(given.metadata().file_metadata().num_rows()).ok();
 
         let fields = schema.fields().iter().map(|field| match field.data_type() {
@@ -77,8 +78,8 @@ impl Columnar {
     pub fn arrow(path: &Path, counter: Counter) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("open", path))?;
         let length = file.metadata().map_err(Error::io("read", path))?.len();
-        let file = BufReader::new(file);
-        let is_file = is_arrow_file(path)?;
+        let mut file = BufReader::new(file);
+        let is_file = file.fill_buf().map_err(Error::io("read", path))?.starts_with(b"ARROW1");
         let (batches, schema) = guarded(|| {
             Ok::<_, ArrowError>(if is_file {
                 let reader = FileReader::try_new(file, None)?;
@@ -87,7 +88,7 @@ impl Columnar {
             } else {
                 let reader = StreamReader::try_new(file, None)?;
                 let schema = reader.schema();
-                (Box::new(WholeStream { reader, failed: false }) as Batches, schema)
+                (Box::new(WholeStream { reader, ended: false }) as Batches, schema)
             })
         })
         .map_err(|error| damage(path, "Arrow", error))?;
@@ -230,19 +231,40 @@ fn value(column: &StringViewArray, row: usize) -> Option<&str> {
 /// A stream that must end with its end mark: without it, record batches may be missing.
 struct WholeStream {
     reader: StreamReader<BufReader<File>>,
-    failed: bool,
+    ended: bool,
+}
+
+impl WholeStream {
+    /// Whether the reader stopped behind an end mark, and not only because the file ended there.
+    fn saw_end_mark(&mut self, start: u64) -> io::Result<bool> {
+        let file = self.reader.get_mut();
+        let mut mark = [0; 8];
+        if file.stream_position()? < start + mark.len() as u64 {
+            return Ok(false);
+        }
+        file.seek_relative(-(mark.len() as i64))?;
+        file.read_exact(&mut mark)?;
+        Ok(mark == [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0])
+    }
 }
 
 impl Iterator for WholeStream {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let start = match self.reader.get_mut().stream_position() {
+            Ok(start) => start,
+            Err(error) => return Some(Err(error.into())),
+        };
         let batch = self.reader.next();
-        if batch.is_none() && !self.reader.is_finished() && !self.failed {
-            self.failed = true;
-            return Some(Err(ArrowError::IpcError("the stream has no end mark: is it cut short?".into())));
+        if batch.is_some() || mem::replace(&mut self.ended, true) {
+            return batch;
         }
-        batch
+        match self.saw_end_mark(start) {
+            Ok(true) => None,
+            Ok(false) => Some(Err(ArrowError::IpcError("a stream without its end mark: is it cut short?".into()))),
+            Err(error) => Some(Err(error.into())),
+        }
     }
 }
 
@@ -257,7 +279,7 @@ fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, S
 fn damage(path: &Path, format: &str, found: String) -> Error {
     Error::File {
         path: path.to_path_buf(),
-        expected: format!("a {format} file that is whole and readable"),
+        expected: format!("{format} that is whole and readable"),
         found,
         remedy: "restore it from its source, or write it again without unusual compression".into(),
     }
@@ -295,22 +317,26 @@ fn is_text(data_type: &DataType) -> bool {
     }
 }
 
-/// Refuses column chunks that claim to lie outside the file or to expand beyond reason.
-fn check_sizes(path: &Path, metadata: &ParquetMetaData) -> Result<()> {
+/// Refuses column chunks that claim to expand beyond reason, and those whose pages do.
+fn check_sizes(path: &Path, file: &File, metadata: &ParquetMetaData) -> Result<(), String> {
+    let failed = |error: io::Error| format!("`{}` that cannot be read again ({error})", path.display());
+    let mut file = BufReader::with_capacity(4096, file.try_clone().map_err(failed)?);
     for (group, row_group) in metadata.row_groups().iter().enumerate() {
         for column in row_group.columns() {
             let name = column.column_path().string();
+            if !COLUMNS.contains(&name.as_str()) {
+                continue;
+            }
             let compressed = u64::try_from(column.compressed_size()).unwrap_or(u64::MAX);
             let whole = u64::try_from(column.uncompressed_size()).unwrap_or(u64::MAX);
-            if COLUMNS.contains(&name.as_str()) && whole > FREE_EXPANSION.max(compressed.saturating_mul(MAX_RATIO)) {
-                let found = format!("{whole} bytes from {compressed} in row group {group}, column `{name}`");
-                return Err(Error::File {
-                    path: path.to_path_buf(),
-                    expected: format!("data that expands at most {MAX_RATIO} times"),
-                    found,
-                    remedy: "write it again with less compression if that is right".into(),
-                });
-            }
+            let found = if whole > FREE_EXPANSION.max(compressed.saturating_mul(MAX_RATIO)) {
+                format!("data that expands from {compressed} to {whole} bytes, more than {MAX_RATIO} times")
+            } else if let Err(found) = pages::check(&mut file, column) {
+                found
+            } else {
+                continue;
+            };
+            return Err(format!("{found}, in column `{name}` of row group {group}"));
         }
     }
     Ok(())

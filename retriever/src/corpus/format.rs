@@ -1,7 +1,6 @@
 //! Which formats are there, and how is a file's format found? By its name first, then by its first bytes.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
@@ -35,15 +34,14 @@ impl Format {
         ("arrow", Self::Arrow),
     ];
 
-    /// Finds the format of a file.
-    pub(super) fn detect(path: &Path) -> Result<Self> {
-        let head = head(path)?;
-        if let Some(format) = by_magic(&head) {
+    /// Finds the format of a file from its name and its first bytes, decompressed.
+    pub(super) fn detect(path: &Path, head: &[u8]) -> Result<Self> {
+        if let Some(format) = by_magic(head) {
             return Ok(format);
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         let name = [".gz", ".gzip", ".zst", ".zstd"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(&name);
-        let text = String::from_utf8_lossy(&head);
+        let text = String::from_utf8_lossy(head);
         let text = text.trim_start_matches('\u{feff}').trim_start();
         match name.rsplit_once('.').map_or("", |(_, extension)| extension) {
             "parquet" | "pq" => Ok(Self::Parquet),
@@ -66,12 +64,12 @@ fn names() -> String {
     Format::NAMES.map(|(name, _)| format!("`{name}`")).join(", ")
 }
 
-/// The first 64 KiB, decompressed; what could be read counts, the reader will report the rest.
-fn head(path: &Path) -> Result<Vec<u8>> {
+/// The first 64 KiB, decompressed, and how the file is compressed; what could be read counts, the reader will report
+/// the rest.
+pub(super) fn head(path: &Path) -> Result<(Vec<u8>, Compression)> {
     let (stream, compression) = lines::open(path, lines::Counter::default())?;
     let mut head = Vec::new();
-    let end = stream.take(64 << 10).read_to_end(&mut head);
-    match end {
+    match stream.take(64 << 10).read_to_end(&mut head) {
         Err(error) if head.is_empty() => Err(compression.damage(path, error, (1, 0))),
         _ if head.is_empty() => Err(Error::File {
             path: path.to_path_buf(),
@@ -79,7 +77,7 @@ fn head(path: &Path) -> Result<Vec<u8>> {
             found: "an empty file".into(),
             remedy: "leave it out, or restore it".into(),
         }),
-        _ => Ok(head),
+        _ => Ok((head, compression)),
     }
 }
 
@@ -96,27 +94,6 @@ fn tsv(text: &str) -> Format {
     let header = text.lines().next().unwrap_or_default();
     let mut names = header.split('\t').map(|name| name.trim_matches('"'));
     if names.any(|name| name == "id") && header.contains("text") { Format::Dpr } else { Format::MsMarco }
-}
-
-/// Whether the file, seen without decompression, is an Arrow file rather than a stream.
-pub(super) fn is_arrow_file(path: &Path) -> Result<bool> {
-    let mut magic = [0; 6];
-    let read = File::open(path).and_then(|mut file| file.read(&mut magic)).map_err(Error::io("read", path))?;
-    Ok(&magic[..read] == b"ARROW1")
-}
-
-/// Refuses compression around formats that have their own.
-pub(super) fn must_be_plain(path: &Path, what: &str) -> Result<()> {
-    let (_, compression) = lines::open(path, lines::Counter::default())?;
-    if compression == Compression::None {
-        return Ok(());
-    }
-    Err(Error::File {
-        path: path.to_path_buf(),
-        expected: format!("{what} as it is"),
-        found: format!("{what} inside {}", compression.name()),
-        remedy: "decompress it first".into(),
-    })
 }
 
 impl fmt::Display for Format {

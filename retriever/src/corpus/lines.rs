@@ -142,7 +142,7 @@ impl Lines {
     pub fn next_filled(&mut self) -> Result<Option<Line<'_>>> {
         let mut blank = None;
         while self.advance()? {
-            if !self.text()?.trim_ascii().is_empty() {
+            if !self.text()?.trim_matches([' ', '\r', '\n']).is_empty() {
                 return match blank {
                     Some((line, byte)) => {
                         let found = "a blank line with more lines after it";

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | which formats are there, and how is a file's format found? | `format` |
 //! | how are compressed bytes turned into lines, within limits? | `lines` |
-//! | what makes a record a passage? | `fields`, `jsonl`, `tsv`, `columnar` |
+//! | what makes a record a passage? | `fields`, `jsonl`, `tsv`, `columnar`, `pages` |
 //! | how do several files become one stream of rows? | `reader` |
 //! | what can be asked of a corpus on disk? | `store` |
 //! | where in the mapped file are the bytes of a row? | `passages`, `block` |
@@ -22,6 +22,7 @@ mod hash;
 mod ids;
 mod jsonl;
 mod lines;
+mod pages;
 mod passages;
 mod pending;
 mod reader;

@@ -9,9 +9,9 @@ use std::vec;
 use hindsearch_indexes::Progress;
 
 use super::columnar::Columnar;
-use super::format::{Format, must_be_plain};
+use super::format::{Format, head};
 use super::jsonl::JsonLines;
-use super::lines::{Counter, Lines};
+use super::lines::{Compression, Counter, Lines};
 use super::tsv::{Dpr, MsMarco};
 use crate::{Error, Passage, Result};
 
@@ -50,11 +50,16 @@ impl CorpusReader {
         let mut parts = Vec::new();
         for path in expand(paths)? {
             let length = fs::metadata(&path).map_err(Error::io("read", &path))?.len();
-            let detected = Format::detect(&path);
-            let format = match (detected, format) {
-                (Ok(_), Some(format)) | (Err(Error::File { .. }), Some(format)) if length > 0 => format,
-                (detected, _) => detected?,
-            };
+            let (head, compression) = head(&path)?;
+            let format = format.map_or_else(|| Format::detect(&path, &head), Ok)?;
+            if compression != Compression::None && matches!(format, Format::Parquet | Format::Arrow) {
+                return Err(Error::File {
+                    path,
+                    expected: format!("`{format}` as it is"),
+                    found: format!("`{format}` inside {}", compression.name()),
+                    remedy: "decompress it first".into(),
+                });
+            }
             parts.push(Part { path, format, length });
         }
         Ok(Self {
@@ -135,14 +140,8 @@ impl Part {
             Format::Jsonl => Box::new(JsonLines(Lines::open(path, counter)?)),
             Format::Dpr => Box::new(Dpr::open(Lines::open(path, counter)?)?),
             Format::MsMarco => Box::new(MsMarco(Lines::open(path, counter)?)),
-            Format::Parquet => {
-                must_be_plain(path, "Parquet")?;
-                Box::new(Columnar::parquet(path, counter)?)
-            }
-            Format::Arrow => {
-                must_be_plain(path, "Arrow")?;
-                Box::new(Columnar::arrow(path, counter)?)
-            }
+            Format::Parquet => Box::new(Columnar::parquet(path, counter)?),
+            Format::Arrow => Box::new(Columnar::arrow(path, counter)?),
         })
     }
 }
