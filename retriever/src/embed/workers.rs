@@ -37,6 +37,15 @@ impl Route {
         Self { open, idle: Mutex::new(vec![first]), limits }
     }
 
+    /// Loads encoders until `count` are idle.
+    pub(super) fn fill(&self, count: usize) -> Result<()> {
+        while lock(&self.idle).len() < count {
+            let encoder = (self.open)()?;
+            lock(&self.idle).push(encoder);
+        }
+        Ok(())
+    }
+
     /// Lends an encoder to `work`. One that panics does not come back.
     fn with<T>(&self, work: impl FnOnce(&mut dyn Encoder) -> T) -> Result<T> {
         let idle = lock(&self.idle).pop();
@@ -112,6 +121,10 @@ impl Workers {
             })?);
         }
         Ok(workers)
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.threads.len()
     }
 
     pub(super) fn engine(&self) -> &Engine {
