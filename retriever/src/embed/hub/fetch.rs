@@ -109,9 +109,11 @@ fn wanted(id: &str, repository: &Repository, precisions: &[Option<Precision>]) -
                 let what = precision.map_or("an ONNX graph".into(), |p| format!("an ONNX graph of precision {p}"));
                 missing(what, &|file| file.ends_with(".onnx"))
             })?;
-        // Weights of large graphs lie in `model.onnx_data` or `model.onnx.data`.
+        // Weights of large graphs lie in `model.onnx_data` or `model.onnx.data`, perhaps with a number behind.
         let data = [format!("{graph}_data"), format!("{graph}.data")];
-        names.extend(repository.files().filter(|file| data.iter().any(|d| file.starts_with(d))).map(str::to_owned));
+        let rest =
+            |file: &str| data.iter().find_map(|start| file.strip_prefix(&**start).map(|rest| !rest.contains('/')));
+        names.extend(repository.files().filter(|file| rest(file) == Some(true)).map(str::to_owned));
         names.push(graph);
     }
     names.sort();
