@@ -36,32 +36,39 @@ struct Faults {
     token: Option<String>,
 }
 
-/// A hub and its storage, on two ports of the loopback address.
+/// What the hub and its storage, on two ports of the loopback address, answer from.
+struct Shared {
+    files: HashMap<&'static str, Vec<u8>>,
+    faults: Faults,
+    storage: String,
+    log: Mutex<Vec<String>>,
+}
+
 struct Server {
     endpoint: String,
-    log: Arc<Mutex<Vec<String>>>,
+    shared: Arc<Shared>,
 }
 
 impl Server {
     fn start(files: HashMap<&'static str, Vec<u8>>, faults: Faults) -> Self {
-        let log = Arc::new(Mutex::new(Vec::new()));
         let (hub, storage) = (listener(), listener());
-        let endpoint = format!("http://{}", hub.local_addr().expect("an address"));
-        let storage_url = format!("http://{}", storage.local_addr().expect("an address"));
-        let shared = Arc::new((files, faults, storage_url));
+        let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().expect("an address"));
+        let (endpoint, storage_url) = (url(&hub), url(&storage));
+        let shared = Arc::new(Shared { files, faults, storage: storage_url, log: Mutex::default() });
         for (name, listener) in [("hub", hub), ("storage", storage)] {
-            let (log, shared) = (Arc::clone(&log), Arc::clone(&shared));
+            let shared = Arc::clone(&shared);
             std::thread::spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    let _ = answer(stream, name, &shared.0, &shared.1, &shared.2, &log);
+                    // A client that went away is none of the server's business.
+                    let _ = answer(stream, name, &shared);
                 }
             });
         }
-        Self { endpoint, log }
+        Self { endpoint, shared }
     }
 
     fn log(&self) -> Vec<String> {
-        self.log.lock().expect("the log").clone()
+        self.shared.log.lock().expect("the log").clone()
     }
 }
 
@@ -74,25 +81,20 @@ fn take_one(counter: &AtomicUsize) -> bool {
 }
 
 /// Answers one request and closes.
-fn answer(
-    mut stream: TcpStream,
-    server: &str,
-    files: &HashMap<&'static str, Vec<u8>>,
-    faults: &Faults,
-    storage: &str,
-    log: &Mutex<Vec<String>>,
-) -> std::io::Result<()> {
+fn answer(mut stream: TcpStream, server: &str, shared: &Shared) -> std::io::Result<()> {
+    let Shared { files, faults, storage, log } = shared;
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte)? == 1 {
         head.push(byte[0]);
     }
-    let head = String::from_utf8_lossy(&head).to_lowercase();
+    let original = String::from_utf8_lossy(&head).into_owned();
+    let path = original.split(' ').nth(1).unwrap_or_default().to_owned();
+    let head = original.to_lowercase();
     let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let range = header("range:").unwrap_or("all").to_owned();
     let authorization = header("authorization:").map(str::to_owned);
     let request = head.lines().next().unwrap_or_default().to_owned();
-    let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
     log.lock()
         .expect("the log")
         .push(format!("{server} {request} {range} {}", authorization.as_deref().unwrap_or("nobody")));
@@ -226,7 +228,7 @@ fn fetches_what_the_model_needs_and_nothing_twice() -> Result<()> {
     let requests = server.log().len();
     client.fetch()?;
     assert_eq!(server.log().len(), requests, "what is there needs no request");
-    let options = EmbedOptions { hub: Some(client.settings.clone()), ..EmbedOptions::default() };
+    let options = EmbedOptions { hub: Some(client.settings), ..EmbedOptions::default() };
     let vectors = Embedder::open(&source(), options)?.embed(&["red"], InputKind::Query)?;
     assert_close(vectors.as_slice(), &mean_of(&table(), &["[CLS]", "red", "[SEP]"]));
     Ok(())
@@ -273,7 +275,7 @@ fn an_interrupted_fetch_leaves_no_model_and_goes_on_later() -> Result<()> {
 fn bytes_that_differ_from_their_hash_are_thrown_away() -> Result<()> {
     let server = Server::start(files(), Faults { flips: 1.into(), ..Faults::default() });
     let client = Client::new(&server.endpoint, &[]);
-    let error = client.fetch().err().expect("an error");
+    let error = client.fetch().expect_err("an error");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("damaged bytes"), "{error}");
     assert!(!client.model().join("snapshots").join(COMMIT).join(GRAPH).exists());
@@ -284,7 +286,7 @@ fn bytes_that_differ_from_their_hash_are_thrown_away() -> Result<()> {
 #[test]
 fn the_token_opens_the_hub_and_never_reaches_the_storage() -> Result<()> {
     let server = Server::start(files(), Faults { token: Some("secret".into()), ..Faults::default() });
-    let without = Client::new(&server.endpoint, &[]).fetch().err().expect("an error");
+    let without = Client::new(&server.endpoint, &[]).fetch().expect_err("an error");
     assert!(without.to_string().contains("HF_TOKEN"), "{without}");
     let client = Client::new(&server.endpoint, &[("HF_TOKEN", "secret")]);
     assert!(!format!("{:?}", client.settings).contains("secret"));
@@ -306,7 +308,7 @@ fn offline_means_not_one_request() {
     for variable in ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"] {
         let server = Server::start(files(), Faults::default());
         let client = Client::new(&server.endpoint, &[(variable, "1")]);
-        let error = client.fetch().err().expect("an error").to_string();
+        let error = client.fetch().expect_err("an error").to_string();
         assert!(error.contains("HF_HUB_OFFLINE"), "{error}");
         assert!(server.log().is_empty());
     }
@@ -316,19 +318,19 @@ fn offline_means_not_one_request() {
 fn what_the_hub_lacks_is_named_with_what_it_has() {
     let mut less = files();
     less.remove("tokenizer.json");
-    let error = Client::new(&Server::start(less, Faults::default()).endpoint, &[]).fetch().err().expect("an error");
+    let error = Client::new(&Server::start(less, Faults::default()).endpoint, &[]).fetch().expect_err("an error");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("`tokenizer.json`"), "{error}");
 
     let client = Client::new(&Server::start(files(), Faults::default()).endpoint, &[]);
-    let error = client.fetch_with(&[Some(Precision::Int8)], &|_| {}).err().expect("an error").to_string();
+    let error = client.fetch_with(&[Some(Precision::Int8)], &|_| {}).expect_err("an error").to_string();
     assert!(error.contains("int8") && error.contains("`onnx/model_fp16.onnx`"), "{error}");
 
     let server = Server::start(files(), Faults::default());
     let client = Client::new(&server.endpoint, &[]);
     let how =
         Fetch { settings: &client.settings, precisions: &[None], progress: &|_| {}, interrupt: &client.interrupt };
-    let error = ModelSource::parse("somebody/else").fetch(&how).err().expect("an error").to_string();
+    let error = ModelSource::parse("somebody/else").fetch(&how).expect_err("an error").to_string();
     assert!(error.contains("no such model"), "{error}");
 }
 

@@ -15,12 +15,6 @@ fn error_opening(folder: &Path) -> Error {
     open(folder, EmbedOptions::default()).err().expect("an error")
 }
 
-#[track_caller]
-fn assert_says(error: &Error, parts: &[&str]) {
-    let text = error.to_string();
-    assert!(parts.iter().all(|part| text.contains(part)), "{text} lacks one of {parts:?}");
-}
-
 #[test]
 fn a_missing_folder_is_not_found() {
     let error = error_opening(Path::new("no/such/model/folder"));
@@ -211,7 +205,7 @@ fn limits_never_exceed_the_positions_of_the_model() -> Result<()> {
 fn pooling_that_is_not_known_is_refused_unless_overridden() -> Result<()> {
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "1_Pooling/config.json", r#"{"pooling_mode_lasttoken": true}"#);
-    let error = ModelCard::derive(folder.path(), "x", &CardOverrides::default()).err().expect("an error");
+    let error = ModelCard::derive(folder.path(), "x", &CardOverrides::default()).expect_err("an error");
     assert_says(&error, &["lasttoken", "`mean` or `cls`"]);
     let wish = CardOverrides { pooling: Some(Pooling::Cls), ..CardOverrides::default() };
     assert_eq!(ModelCard::derive(folder.path(), "x", &wish)?.pooling, Pooling::Cls);

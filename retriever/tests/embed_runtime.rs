@@ -5,7 +5,7 @@ mod embed_support;
 
 use embed_support::*;
 use hindsearch_indexes::ErrorKind;
-use hindsearch_retriever::embed::{EmbedOptions, RuntimeSearch};
+use hindsearch_retriever::embed::{EmbedOptions, InputKind, RuntimeSearch};
 
 #[test]
 fn a_missing_runtime_lists_every_place_tried() {
@@ -29,6 +29,13 @@ fn a_missing_runtime_lists_every_place_tried() {
         &open(model.path(), options(search)).err().expect("an error"),
         &["/no/such/library.so", "`ORT_DYLIB_PATH`"],
     );
+
+    // A failure is not remembered: with the usual places the same process succeeds.
+    let embedder = open(model.path(), EmbedOptions::default()).expect("ONNX Runtime, which `make setup` installs");
+    let vectors = embedder.embed(&["red"], InputKind::Query).expect("vectors");
+    assert_close(vectors.as_slice(), &mean_of(&table(), &["[CLS]", "red", "[SEP]"]));
+    let runtime = RuntimeSearch::from_env().load().expect("the loaded runtime");
+    assert!(runtime.library().to_string_lossy().contains("onnxruntime"));
 }
 
 #[test]

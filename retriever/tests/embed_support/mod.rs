@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::Path;
 
-use hindsearch_retriever::Result;
 use hindsearch_retriever::embed::{EmbedOptions, Embedder, ModelSource};
+use hindsearch_retriever::{Error, Result};
 use tempfile::TempDir;
 
 /// The vocabulary; a token's id is its position.
@@ -69,6 +69,13 @@ pub fn error_of<T>(result: Result<T>) -> String {
         Ok(_) => panic!("an error was expected"),
         Err(error) => error.to_string(),
     }
+}
+
+/// Fails unless the message has all parts.
+#[track_caller]
+pub fn assert_says(error: &Error, parts: &[&str]) {
+    let text = error.to_string();
+    assert!(parts.iter().all(|part| text.contains(part)), "{text} lacks one of {parts:?}");
 }
 
 /// The unit vector along the sum of the words' token vectors: what mean pooling must give.
