@@ -22,7 +22,7 @@ pub struct BatchLimits {
 
 impl Default for BatchLimits {
     fn default() -> Self {
-        Self { rows: 16, tokens: 512, padding: 0.1 }
+        Self { rows: 16, tokens: 256, padding: 0.1 }
     }
 }
 

@@ -85,14 +85,14 @@ impl ModelCard {
         let mut assumed = Vec::new();
         let mut usual = |field: &str| assumed.push(field.to_owned());
 
-        let pooling = match (overrides.pooling, pooling_of(folder)?, family) {
-            (Some(pooling), _, _) | (None, Some(pooling), _) => pooling,
-            (None, None, Some(family)) => family.pooling,
-            (None, None, None) => {
-                usual("pooling");
-                Pooling::Mean
-            }
+        let told = match overrides.pooling {
+            Some(pooling) => Some(pooling),
+            None => pooling_of(folder)?.or(family.map(|family| family.pooling)),
         };
+        let pooling = told.unwrap_or_else(|| {
+            usual("pooling");
+            Pooling::Mean
+        });
         let prompts = Json::read(folder, "config_sentence_transformers.json")?;
         let prompt =
             |names: &[&str]| names.iter().find_map(|name| prompts.0.pointer(&format!("/prompts/{name}"))?.as_str());

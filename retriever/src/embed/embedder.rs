@@ -114,11 +114,23 @@ impl Embedder {
         if !prefix.is_empty() {
             texts.iter_mut().for_each(|text| text.insert_str(0, prefix));
         }
-        let route = match kind {
+        self.workers.submit(texts, self.route(kind))
+    }
+
+    fn route(&self, kind: InputKind) -> &Arc<Route> {
+        match kind {
             InputKind::Query => &self.queries,
             InputKind::Passage => &self.passages,
-        };
-        self.workers.submit(texts, route)
+        }
+    }
+
+    /// Loads the graph for every worker thread, which otherwise happens when a thread first needs it. For servers, that
+    /// are ready only when the first question would be answered as fast as the next.
+    ///
+    /// # Errors
+    /// Those of loading a graph.
+    pub fn warm_up(&self, kind: InputKind) -> Result<()> {
+        self.route(kind).fill(self.workers.threads())
     }
 
     /// The vectors of `texts`, `window` texts at a time, in order. A window of 1,024 makes padding negligible.

@@ -78,7 +78,7 @@ impl GraphFingerprint {
             file: graph.name.clone(),
             precision: graph.facts.precision,
             blake3: hash(files.map(|path| path.as_path()))?,
-            processor: (graph.facts.precision == Precision::Int8).then(processor_class),
+            processor: graph.facts.integer_products.then(processor_class),
         })
     }
 }

@@ -40,6 +40,8 @@ pub struct GraphFacts {
     /// Activations are quantised with a scale taken over the whole batch, so that a text's vector would depend on its
     /// batch neighbours.
     pub dynamic_quantization: bool,
+    /// Some products are of integers, which processors round differently.
+    pub integer_products: bool,
     /// Files beside the graph that hold weights.
     pub external: Vec<PathBuf>,
 }
@@ -71,7 +73,8 @@ pub fn inspect(path: &Path) -> Result<GraphFacts> {
         () if scan.f16_bytes > scan.f32_bytes => Precision::Fp16,
         () => Precision::Fp32,
     };
-    Ok(GraphFacts { precision, dynamic_quantization: scan.dynamic_quantization, external })
+    let Scan { dynamic_quantization, integer_products, .. } = scan;
+    Ok(GraphFacts { precision, dynamic_quantization, integer_products, external })
 }
 
 fn not_a_graph(path: &Path, found: &str, remedy: &str) -> Error {
@@ -82,6 +85,7 @@ fn not_a_graph(path: &Path, found: &str, remedy: &str) -> Error {
 struct Scan {
     nodes: u64,
     dynamic_quantization: bool,
+    integer_products: bool,
     integer_weights: bool,
     f32_bytes: u64,
     f16_bytes: u64,
@@ -112,6 +116,9 @@ impl Scan {
         for_each_field(bytes, |number, value| match (number, value) {
             (4, Value::Bytes(op)) => {
                 self.dynamic_quantization |= op.starts_with(b"DynamicQuantize");
+                // Activations become integers by one of these; integer weights alone are turned into floats first.
+                let integers: [&[u8]; 3] = [b"DynamicQuantize", b"QuantizeLinear", b"QLinear"];
+                self.integer_products |= integers.iter().any(|name| op.starts_with(name));
                 Some(())
             }
             (5, Value::Bytes(attribute)) => for_each_field(attribute, |number, value| match (number, value) {

@@ -40,6 +40,15 @@ impl Route {
         Self { open, idle: Mutex::new(vec![first]), limits }
     }
 
+    /// Loads encoders until `count` are idle.
+    pub(super) fn fill(&self, count: usize) -> Result<()> {
+        while lock(&self.idle).len() < count {
+            let encoder = (self.open)()?;
+            lock(&self.idle).push(encoder);
+        }
+        Ok(())
+    }
+
     /// Lends an encoder to `work`. One that panics does not come back.
     fn with<T>(&self, work: impl FnOnce(&mut dyn Encoder) -> T) -> Result<T> {
         let idle = lock(&self.idle).pop();
@@ -115,6 +124,10 @@ impl Workers {
             })?);
         }
         Ok(workers)
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.threads.len()
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -303,4 +316,84 @@ fn lost(message: String) -> Error {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::encoder::Hidden;
+    use super::*;
+
+    const TOKENIZER: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "decoder": null,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null,
+        "model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "one": 1, "two": 2, "panic": 3, "fail": 4}, "unk_token": "[UNK]"}}"#;
+
+    /// Gives each text its token id as the only value; panics and fails on request.
+    struct Fake;
+
+    impl Encoder for Fake {
+        fn encode(&mut self, batch: &Batch) -> Result<Hidden> {
+            assert!(!batch.ids.contains(&3), "asked to panic");
+            if batch.ids.contains(&4) {
+                return Err(lost("asked to fail".into()));
+            }
+            let data = batch.ids.chunks_exact(batch.length).map(|row| row[0] as f32).collect();
+            Ok(Hidden { data, dimensions: 1, pooled: true })
+        }
+    }
+
+    fn workers(threads: usize) -> (Workers, Arc<Route>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tokenizer.json");
+        std::fs::write(&path, TOKENIZER).expect("a file");
+        let tokenizer = TextTokenizer::open(&path, folder.path(), 8).expect("a tokenizer");
+        let engine =
+            Engine { tokenizer, pooling: Pooling::Mean, normalize: false, dimensions: 1, meter: Meter::default() };
+        let route = Route::new(Box::new(|| Ok(Box::new(Fake))), Box::new(Fake), BatchLimits::SINGLE);
+        (Workers::start(engine, threads).expect("threads"), Arc::new(route))
+    }
+
+    fn texts(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_its_call_and_the_threads_go_on() {
+        let (workers, route) = workers(2);
+        for word in ["panic", "fail"] {
+            let bad = workers.submit(texts(&["one", word, "two"]), &route);
+            let good = workers.submit(texts(&["two", "one"]), &route);
+            let error = bad.wait().expect_err("an error").to_string();
+            assert!(error.contains(&format!("asked to {word}")), "{error}");
+            assert_eq!(good.wait().expect("vectors").as_slice(), [2.0, 1.0]);
+        }
+        // One panic a thread would have killed both, had it not been caught.
+        for _ in 0..4 {
+            assert!(workers.submit(texts(&["panic"]), &route).wait().is_err());
+        }
+        assert_eq!(workers.submit(texts(&["one"; 1000]), &route).wait().expect("vectors").as_slice(), [1.0; 1000]);
+    }
+
+    #[test]
+    fn a_call_whose_workers_end_gets_an_error() {
+        let (workers, route) = workers(0);
+        let pending = workers.submit(texts(&["one"]), &route);
+        drop(workers);
+        assert!(pending.wait().expect_err("an error").to_string().contains("ended early"));
+    }
+
+    #[test]
+    fn an_abandoned_call_is_not_worked_off() {
+        let (workers, route) = workers(1);
+        drop(workers.submit(texts(&["one"; 100_000]), &route));
+        assert_eq!(workers.submit(texts(&["two"]), &route).wait().expect("vectors").as_slice(), [2.0]);
+        assert!(workers.engine().meter.snapshot().texts < 100_000);
+    }
+
+    #[test]
+    fn a_text_without_tokens_is_an_error() {
+        let (workers, route) = workers(1);
+        let error = workers.submit(texts(&["one", ""]), &route).wait().expect_err("an error").to_string();
+        assert!(error.contains("at least one token"), "{error}");
+        assert_eq!(workers.submit(Vec::new(), &route).wait().expect("vectors").len(), 0);
+    }
 }

@@ -34,6 +34,8 @@ impl Repository {
 #[derive(Debug, Clone)]
 pub(super) struct RemoteFile {
     pub name: String,
+    /// Where it is, after the hub's own moves.
+    pub url: String,
     /// SHA-256 of a large file, git's SHA-1 of a small one.
     pub etag: String,
     pub size: u64,
@@ -54,7 +56,8 @@ impl<'a> Client<'a> {
     pub(super) fn new(settings: &'a HubSettings) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            .redirect_auth_headers(RedirectAuthHeaders::SameHost)
+            // The token is for the hub, not for the storage that it points to.
+            .redirect_auth_headers(RedirectAuthHeaders::Never)
             .timeout_connect(Some(Duration::from_secs(15)))
             .timeout_recv_response(Some(Duration::from_secs(60)))
             .timeout_per_read(Some(Duration::from_secs(60)))
@@ -73,8 +76,8 @@ impl<'a> Client<'a> {
     }
 
     pub(super) fn remote_file(&self, id: &str, commit: &str, name: &str) -> Result<RemoteFile> {
-        let url = self.file_url(id, commit, name);
-        let headers = self.patiently(&url, || self.head(&url))?;
+        let url = format!("{}/{id}/resolve/{commit}/{name}", self.settings.endpoint);
+        let (url, headers) = self.patiently(&url, || self.head(&url))?;
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let etag =
             text("x-linked-etag").or_else(|| text("etag")).map(|etag| etag.trim_start_matches("W/").trim_matches('"'));
@@ -83,14 +86,10 @@ impl<'a> Client<'a> {
             (Some(etag), Some(size))
                 if !etag.is_empty() && etag.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') =>
             {
-                Ok(RemoteFile { name: name.into(), etag: etag.into(), size })
+                Ok(RemoteFile { name: name.into(), url, etag: etag.into(), size })
             }
             _ => Err(self.unavailable(&url, "an answer without `ETag` and size".into())),
         }
-    }
-
-    pub(super) fn file_url(&self, id: &str, commit: &str, name: &str) -> String {
-        format!("{}/{id}/resolve/{commit}/{name}", self.settings.endpoint)
     }
 
     /// Asks for the bytes of `url` from `start` on.
@@ -106,8 +105,8 @@ impl<'a> Client<'a> {
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response.status())) }
     }
 
-    /// The headers of the hub's own answer: the storage behind a redirect knows nothing of hashes.
-    fn head(&self, url: &str) -> Result<HeaderMap, Failure> {
+    /// The place and the headers of the hub's own answer: the storage behind a redirect knows nothing of hashes.
+    fn head(&self, url: &str) -> Result<(String, HeaderMap), Failure> {
         let mut url = url.to_owned();
         for _ in 0..5 {
             let mut request = self.agent.head(&url).header(header::ACCEPT_ENCODING, "identity");
@@ -120,7 +119,7 @@ impl<'a> Client<'a> {
             let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
             match location.filter(|location| location.starts_with('/')) {
                 Some(moved) if status.is_redirection() => url = format!("{}{moved}", self.settings.endpoint),
-                _ if status.is_success() || status.is_redirection() => return Ok(response.headers().clone()),
+                _ if status.is_success() || status.is_redirection() => return Ok((url, response.headers().clone())),
                 _ => return Err(self.refused(status)),
             }
         }

@@ -70,11 +70,11 @@ pub fn fetch(id: &str, revision: &str, how: &Fetch<'_>) -> Result<PathBuf> {
     let files = names.iter().map(|name| client.remote_file(id, commit, name)).collect::<Result<Vec<_>>>()?;
     let cache = how.settings.model_folder(id);
     let snapshot = cache.join("snapshots").join(commit);
-    let mut progress = Meter { done: 0, total: files.iter().map(|file| file.size).sum(), tell: how.progress };
+    let total = files.iter().map(|file| file.size).sum();
+    let mut watch = Watch { done: 0, total, tell: how.progress, interrupt: how.interrupt };
     for file in &files {
         let blob = cache.join("blobs").join(&file.etag);
-        let url = client.file_url(id, commit, &file.name);
-        fetch_blob(&client, &url, file, &blob, &mut progress, how.interrupt)?;
+        fetch_blob(&client, file, &blob, &mut watch)?;
         link(&blob, &snapshot, &file.name)?;
     }
     if commit != revision {
@@ -109,9 +109,11 @@ fn wanted(id: &str, repository: &Repository, precisions: &[Option<Precision>]) -
                 let what = precision.map_or("an ONNX graph".into(), |p| format!("an ONNX graph of precision {p}"));
                 missing(what, &|file| file.ends_with(".onnx"))
             })?;
-        // Weights of large graphs lie in `model.onnx_data` or `model.onnx.data`.
+        // Weights of large graphs lie in `model.onnx_data` or `model.onnx.data`, perhaps with a number behind.
         let data = [format!("{graph}_data"), format!("{graph}.data")];
-        names.extend(repository.files().filter(|file| data.iter().any(|d| file.starts_with(d))).map(str::to_owned));
+        let rest =
+            |file: &str| data.iter().find_map(|start| file.strip_prefix(&**start).map(|rest| !rest.contains('/')));
+        names.extend(repository.files().filter(|file| rest(file) == Some(true)).map(str::to_owned));
         names.push(graph);
     }
     names.sort();
@@ -119,13 +121,15 @@ fn wanted(id: &str, repository: &Repository, precisions: &[Option<Precision>]) -
     Ok(names)
 }
 
-struct Meter<'a> {
+/// Counts bytes, tells about them, and looks whether to stop.
+struct Watch<'a> {
     done: u64,
     total: u64,
     tell: OnProgress<'a>,
+    interrupt: &'a Interrupt,
 }
 
-impl Meter<'_> {
+impl Watch<'_> {
     fn add(&mut self, bytes: u64) {
         self.done += bytes;
         (self.tell)(Progress { done: self.done, total: Some(self.total) });
@@ -133,19 +137,12 @@ impl Meter<'_> {
 }
 
 /// Brings the file's bytes to `blob`, by way of `<blob>.incomplete`, which a later try continues.
-fn fetch_blob(
-    client: &Client<'_>,
-    url: &str,
-    file: &RemoteFile,
-    blob: &Path,
-    progress: &mut Meter<'_>,
-    interrupt: &Interrupt,
-) -> Result<()> {
+fn fetch_blob(client: &Client<'_>, file: &RemoteFile, blob: &Path, watch: &mut Watch<'_>) -> Result<()> {
     let partial = PathBuf::from(format!("{}.incomplete", blob.display()));
     let folder = blob.parent().unwrap_or(blob);
     fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
     if blob.is_file() {
-        progress.add(file.size);
+        watch.add(file.size);
         return Ok(());
     }
     let mut target =
@@ -153,24 +150,24 @@ fn fetch_blob(
     // Another process may fetch the same file: wait for it, then look again.
     target.lock().map_err(Error::io("lock", &partial))?;
     if blob.is_file() {
-        progress.add(file.size);
+        watch.add(file.size);
         return Ok(());
     }
     let mut tries = Patience::default();
     let mut length = length_of(&target, &partial)?.min(file.size);
-    progress.add(length);
+    watch.add(length);
     while length < file.size {
-        interrupt.check()?;
-        let failure = match client.get(url, length) {
+        watch.interrupt.check()?;
+        let failure = match client.get(&file.url, length) {
             Ok(response) => {
                 let resumed = response.status() == 206;
                 if !resumed && length > 0 {
                     target.set_len(0).map_err(Error::io("truncate", &partial))?;
-                    progress.done -= length;
+                    watch.done -= length;
                 }
                 let start = if resumed { length } else { 0 };
                 let body = response.into_body().into_reader().take(file.size - start);
-                let failure = copy(body, &mut target, &partial, progress, interrupt)?;
+                let failure = copy(body, &mut target, &partial, watch)?;
                 let reached = length_of(&target, &partial)?;
                 if reached > length {
                     tries = Patience::default();
@@ -183,26 +180,20 @@ fn fetch_blob(
         if length < file.size {
             let failure = failure.unwrap_or(Failure { why: format!("{length} of {} bytes", file.size), again: true });
             if !failure.again || !tries.wait() {
-                return Err(client.unavailable(url, failure.why));
+                return Err(client.unavailable(&file.url, failure.why));
             }
         }
     }
-    check(&mut target, file, &partial)?.map_err(|found| client.unavailable(url, found))?;
+    check(&mut target, file, &partial)?.map_err(|found| client.unavailable(&file.url, found))?;
     target.sync_all().map_err(Error::io("sync", &partial))?;
     fs::rename(&partial, blob).map_err(Error::io("rename", &partial))
 }
 
 /// Appends `body` to `target`. A broken transfer is a [`Failure`], a broken disk an error.
-fn copy(
-    mut body: impl Read,
-    target: &mut File,
-    path: &Path,
-    progress: &mut Meter<'_>,
-    interrupt: &Interrupt,
-) -> Result<Option<Failure>> {
+fn copy(mut body: impl Read, target: &mut File, path: &Path, watch: &mut Watch<'_>) -> Result<Option<Failure>> {
     let mut block = vec![0u8; 1 << 16];
     loop {
-        interrupt.check()?;
+        watch.interrupt.check()?;
         let length = match body.read(&mut block) {
             Ok(0) => return Ok(None),
             Ok(length) => length,
@@ -210,7 +201,7 @@ fn copy(
             Err(e) => return Ok(Some(Failure { why: e.to_string(), again: true })),
         };
         target.write_all(&block[..length]).map_err(Error::io("write", path))?;
-        progress.add(length as u64);
+        watch.add(length as u64);
     }
 }
 
