@@ -143,6 +143,8 @@ fn a_file_that_is_no_corpus_is_refused_as_a_whole() -> Check {
         assert!(text.contains(&folder.path().join(name).display().to_string()), "{text}");
     }
     assert_eq!(read(&[], None).err().map(|error| error.kind()), Some(ErrorKind::InvalidInput));
+    let device = read(&["/dev/null".into()], None).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(device.contains("write the passages to a file first"), "{device}");
     let missing = read(&[folder.path().join("missing.jsonl")], None);
     assert_eq!(missing.err().map(|error| error.kind()), Some(ErrorKind::NotFound));
     Ok(())

@@ -166,10 +166,12 @@ impl Columnar {
         let passage = columns.fields(row).into_passage()?;
         self.next += 1;
         self.rows += 1;
-        if let Some(promised) = self.promised.filter(|promised| *promised > 0) {
-            let share = self.rows as f64 / promised as f64;
-            self.counter.store((share * self.length as f64) as u64, Ordering::Relaxed);
-        }
+        let done = match self.promised {
+            Some(promised) => (self.rows as f64 / promised as f64 * self.length as f64) as u64,
+            // Arrow is not compressed: text counts as what it is on disk.
+            None => self.text_bytes,
+        };
+        self.counter.store(done.min(self.length), Ordering::Relaxed);
         Ok(Some(passage))
     }
 }
