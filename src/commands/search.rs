@@ -103,7 +103,7 @@ pub fn open_options(context: &Context, model: Option<&str>, effort: Option<usize
     let settings = &context.config;
     let named = model.or_else(|| (settings.model.source != "default").then_some(settings.model.source.as_str()));
     Ok(OpenOptions {
-        model: named.map(|name| name.parse()).transpose()?,
+        model: named.map(|name| super::model_source(context, settings, Some(name))).transpose()?,
         embed: super::embed_options(settings),
         expansion_search: effort,
     })
