@@ -202,7 +202,8 @@ impl Config {
                 expected: "KEY=VALUE".into(),
                 found: "no `=`".into(),
             })?;
-            resolved.put("`--set`", key.trim(), Value::String(text.trim().to_owned()))?;
+            // A value is taken as it stands: prefixes such as `query: ` end in a blank.
+            resolved.put("`--set`", key.trim(), Value::String(text.to_owned()))?;
         }
         resolved.finish()
     }

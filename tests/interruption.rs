@@ -65,21 +65,32 @@ fn kill_loses_at_most_a_shard() {
     stopped_builds_end_like_undisturbed_ones("-KILL", |outcome| assert_eq!(outcome.code, None, "{outcome:?}"));
 }
 
+/// Rows of the unfinished build that are durable, as its state file says.
+fn durable(bench: &Bench) -> u64 {
+    let state = std::fs::read(bench.path("index/gen-000001.tmp/build.json")).unwrap_or_default();
+    let state: serde_json::Value = serde_json::from_slice(&state).unwrap_or_default();
+    state.pointer("/state/rows").and_then(serde_json::Value::as_u64).unwrap_or(0)
+}
+
+/// Starts a build and kills it as soon as some rows are durable; gives their number.
+fn kill_at_the_first_checkpoint(bench: &Bench) -> u64 {
+    let mut command = bench.command(&["build", "c.jsonl", "--out", "index", "--threads", "1"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
+    while durable(bench) == 0 {
+        assert_eq!(child.try_wait().expect("a child"), None, "the build ended before it left a checkpoint");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("a child");
+    child.wait().expect("an end");
+    durable(bench)
+}
+
 #[test]
 fn a_finished_shard_is_never_embedded_again() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", ROWS);
-    let mut delay = Duration::from_millis(200);
-    let mut durable = 0;
-    // The state file names the rows that are durable; stop once there are some.
-    while durable == 0 {
-        assert!(stop_after(&bench, delay, "-KILL").is_some(), "the build ended before it had left a checkpoint to look at");
-        let staging = std::fs::read_dir(bench.path("index")).expect("the index").flatten().find(|e| e.file_name().to_string_lossy().ends_with(".tmp"));
-        let state = staging.and_then(|folder| std::fs::read_to_string(folder.path().join("build.json")).ok()).unwrap_or_default();
-        let state: serde_json::Value = serde_json::from_str(&state).unwrap_or_default();
-        durable = state.pointer("/state/rows").or_else(|| state.pointer("/rows")).and_then(serde_json::Value::as_u64).unwrap_or(0);
-        delay += Duration::from_millis(100);
-    }
+    let durable = kill_at_the_first_checkpoint(&bench);
+    assert!((1024..ROWS as u64).contains(&durable), "{durable}");
     let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--threads", "1", "--json"]).json();
     assert_eq!(report["embedded"], ROWS as u64 - durable);
 }
@@ -88,7 +99,7 @@ fn a_finished_shard_is_never_embedded_again() {
 fn another_model_or_corpus_starts_afresh() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", ROWS);
-    stop_after(&bench, Duration::from_millis(700), "-KILL").expect("stopped in time");
+    kill_at_the_first_checkpoint(&bench);
     let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--json", "--set", "model.passage_prefix=passage: "]).json();
     assert_eq!(report["embedded"], ROWS, "vectors of two prefixes were mixed");
 }

@@ -56,7 +56,7 @@ fn a_recall_floor_that_is_not_met_fails_the_build_and_says_what_to_raise() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", 3000);
     let arguments = ["build", "c.jsonl", "--out", "index", "--index", "hnsw", "--set", "index.recall_floor=1",
-        "--set", "index.connectivity=2", "--set", "index.expansion_add=1"];
+        "--set", "index.connectivity=3", "--set", "index.expansion_add=1"];
     bench.refused(&arguments, 2, &["recall@10", "connectivity"]);
     bench.assert_no_index("index");
     // What was embedded is kept: the same corpus as a flat index embeds nothing again.

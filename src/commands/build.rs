@@ -97,9 +97,9 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut out = context.out();
     writeln!(out, "built {}, generation {}, in {}", report.out.display(), report.generation, duration(report.seconds))?;
     facts(&mut out, &describe(&report.manifest, &report.provenance))?;
-    if report.truncated > 0 {
+    if report.provenance.truncated > 0 {
         let limit = report.provenance.model.card.max_length;
-        writeln!(out, "  note: {} passages were longer than {limit} tokens; their ends are not in their vectors", count(report.truncated))?;
+        writeln!(out, "  note: {} passages were longer than {limit} tokens; their ends are not in their vectors", count(report.provenance.truncated))?;
     }
     writeln!(out, "search it: hindsearch search {} \"a question\"", report.out.display())?;
     Ok(out.flush()?)

@@ -101,9 +101,9 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
 /// How commands that search open an index.
 pub fn open_options(context: &Context, model: Option<&str>, effort: Option<usize>) -> Result<OpenOptions, Failure> {
     let settings = &context.config;
-    let named = model.or_else(|| (settings.model.source != "default").then_some(settings.model.source.as_str()));
     Ok(OpenOptions {
-        model: named.map(|name| super::model_source(context, settings, Some(name))).transpose()?,
+        // The index knows its model: the settings say which one is built with, not which one is searched with.
+        model: model.map(|name| super::model_source(context, settings, Some(name))).transpose()?,
         embed: super::embed_options(settings),
         expansion_search: effort,
     })

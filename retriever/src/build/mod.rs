@@ -100,8 +100,6 @@ pub struct BuildReport {
     pub provenance: Provenance,
     /// Passages embedded by this call; the rest was done by an earlier one.
     pub embedded: u64,
-    /// Texts cut to the model's length by this call.
-    pub truncated: u64,
     /// Seconds that this call took.
     pub seconds: f64,
 }
@@ -125,6 +123,8 @@ struct State {
     mean: Option<Vec<f32>>,
     /// Rows of vectors that are durable.
     rows: u64,
+    /// Passages among them that were cut to the model's length.
+    truncated: u64,
 }
 
 /// Builds and publishes an index.
@@ -151,7 +151,6 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
         interrupt,
     };
     let embedded = job.run()?;
-    let truncated = embedder.stats().truncated;
     let mut manifest =
         Manifest::new(options.index.kind, corpus.len(), embedder.dimensions(), options.index.element_type);
     if options.index.kind == IndexKind::Hnsw {
@@ -166,6 +165,7 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
         inputs: options.corpus.clone(),
         model: ModelRecord::new(&options.model, &embedder),
         gate: state.gate,
+        truncated: state.truncated,
         settings: options.settings.clone(),
     };
     provenance.put(&mut manifest);
@@ -179,7 +179,6 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
         manifest: generation.manifest().clone(),
         provenance,
         embedded,
-        truncated,
         seconds: start.elapsed().as_secs_f64(),
     })
 }
@@ -197,7 +196,7 @@ fn resume(options: &BuildOptions, embedder: &Embedder, staging: &Staging) -> Res
         return Ok(state);
     }
     staging.restart()?;
-    let state = State { contract, corpus: None, gate: None, mean: None, rows: 0 };
+    let state = State { contract, corpus: None, gate: None, mean: None, rows: 0, truncated: 0 };
     state.save(staging)?;
     Ok(state)
 }

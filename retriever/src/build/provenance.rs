@@ -21,6 +21,8 @@ pub struct Provenance {
     /// What the build measured before it accepted an int8 graph for passages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<super::Gate>,
+    /// Passages that were longer than the model takes: their ends are not in their vectors.
+    pub truncated: u64,
     /// The resolved settings.
     pub settings: serde_json::Value,
 }

@@ -50,9 +50,12 @@ impl Job<'_> {
             }
         });
         let mut stream = embedder.embed_stream(texts, InputKind::Passage, SHARD);
+        let (counted, cut) = (state.truncated, embedder.stats().truncated);
         while let Some(vectors) = stream.next_unless(interrupt) {
             writer.append(&vectors?)?;
             state.rows = writer.checkpoint()?;
+            // Windows that are under way may be counted early; the last window makes the sum exact.
+            state.truncated = counted + embedder.stats().truncated - cut;
             state.save(staging)?;
             show(state.rows);
         }
