@@ -1,1 +1,114 @@
-fn main() {}
+//! The command line: parses, resolves the settings, runs one command, and turns its outcome into an exit code.
+
+mod commands;
+mod failure;
+mod output;
+mod progress;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use hindsearch::config::Config;
+use hindsearch::indexes::Interrupt;
+
+use commands::Context;
+use failure::Failure;
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, 2 unusable input, 3 not found, 4 unauthorised, 5 damaged or incompatible, 6 locked, 7 overloaded,
+8 timed out, 9 unavailable (disk, library, server), 70 a defect, 130 interrupted.
+
+Examples:
+  hindsearch build examples/data/corpus.jsonl --out sample
+  hindsearch search sample \"Who discovered radium?\"
+  hindsearch eval retrieval sample --questions examples/data/questions.jsonl";
+
+/// A local search engine and a training ground for search agents.
+#[derive(Parser)]
+#[command(name = "hindsearch", version, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args)]
+struct Global {
+    /// Settings file; `hindsearch.toml` in the current folder is read when it is there
+    #[arg(long, global = true, value_name = "FILE", env = "HINDSEARCH_CONFIG")]
+    config: Option<PathBuf>,
+    /// Override one setting, such as `--set index.kind=hnsw`; `hindsearch config show` lists all
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Print JSON on stdout
+    #[arg(long, global = true)]
+    json: bool,
+    /// Show no progress
+    #[arg(long, short, global = true)]
+    quiet: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build an index from a corpus
+    Build(commands::build::Args),
+    /// Search an index
+    Search(commands::search::Args),
+    /// Turn texts into vectors
+    Embed(commands::embed::Args),
+    /// Show what an index holds and how it was made
+    Inspect(commands::inspect::Args),
+    /// Check an index for damage
+    Verify(commands::verify::Args),
+    /// Write an index's passages back to a file
+    Export(commands::export::Args),
+    /// Measure quality
+    #[command(subcommand)]
+    Eval(commands::eval::Command),
+    /// Check this machine: library, model, memory, disk
+    Doctor(commands::doctor::Args),
+    /// Show or check the settings
+    #[command(subcommand)]
+    Config(commands::config::Command),
+    /// Print a shell's completion script
+    Completions(commands::completions::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    let interrupt = Interrupt::new();
+    // The first Ctrl-C asks for a stop at the next safe point, the second stops at once.
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag()).map_err(Failure::internal)?;
+        signal_hook::flag::register(signal, interrupt.flag()).map_err(Failure::internal)?;
+    }
+    let Global { config, set, json, quiet } = cli.global;
+    let resolve = || Config::resolve(config.as_deref(), std::env::vars(), &set);
+    let context = |config| Context { config, json, quiet, interrupt: interrupt.clone() };
+    match cli.command {
+        Command::Build(args) => commands::build::run(args, &context(resolve()?)),
+        Command::Search(args) => commands::search::run(args, &context(resolve()?)),
+        Command::Embed(args) => commands::embed::run(args, &context(resolve()?)),
+        Command::Inspect(args) => commands::inspect::run(args, &context(resolve()?)),
+        Command::Verify(args) => commands::verify::run(args, &context(resolve()?)),
+        Command::Export(args) => commands::export::run(args, &context(resolve()?)),
+        Command::Eval(command) => commands::eval::run(command, &context(resolve()?)),
+        Command::Doctor(args) => commands::doctor::run(args, &context(resolve()?)),
+        Command::Config(command) => commands::config::run(command, &context(resolve()?)),
+        Command::Completions(args) => commands::completions::run(args),
+    }
+}

@@ -75,7 +75,7 @@ impl ErrorKind {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused.
-    #[error("cannot {action} `{}`: {source}", path.display())]
+    #[error("cannot {action} `{}`: {source}{}", path.display(), remedy(source))]
     Io {
         /// What was attempted, as a verb: `read`, `write`, `sync`.
         action: &'static str,
@@ -173,6 +173,17 @@ impl Error {
             Self::InvalidInput { .. } | Self::RecallBelowFloor { .. } => ErrorKind::InvalidInput,
             Self::Graph { .. } | Self::Interrupted => ErrorKind::Internal,
         }
+    }
+}
+
+/// What to do about an answer of the operating system, where that is known.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space and run the same command again",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; change its permissions or choose another place"
+        }
+        _ => "",
     }
 }
 

@@ -1,6 +1,12 @@
 //! Vectors in memory: what an embedder gives and an index takes.
 
+use std::ops::RangeInclusive;
+
 use crate::{Error, Result};
+
+/// Lengths (L2 norms) of a vector that an index takes. Unit vectors are the use; the range keeps every inner product
+/// far from overflow and underflow, and turns away the zero vector, which is an embedder's failure.
+pub const NORMS: RangeInclusive<f64> = 1e-12..=1e12;
 
 /// A matrix of `f32`, one vector a row, row-major.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,5 +69,31 @@ impl Vectors {
                 found: format!("{} at position {}", self.data[at], at % self.dimensions),
             }),
         }
+    }
+
+    /// Refuses what an index cannot take: other dimensions, values that are not finite, a length outside [`NORMS`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] naming the first such vector as `name` and its number, counted from `first_row`.
+    pub fn check(&self, dimensions: usize, name: &str, first_row: u64) -> Result<()> {
+        if self.dimensions != dimensions {
+            return Err(Error::InvalidInput {
+                what: format!("{name} {first_row}"),
+                expected: format!("{dimensions} values"),
+                found: format!("{} values", self.dimensions),
+            });
+        }
+        self.check_finite(name, first_row)?;
+        for (row, number) in self.rows().zip(first_row..) {
+            let norm = crate::dot::norm(row);
+            if !NORMS.contains(&norm) {
+                return Err(Error::InvalidInput {
+                    what: format!("{name} {number}"),
+                    expected: format!("a vector of length {:e} to {:e}", NORMS.start(), NORMS.end()),
+                    found: format!("length {norm:e}"),
+                });
+            }
+        }
+        Ok(())
     }
 }

@@ -1,8 +1,13 @@
 //! Corpus, embedder and index: text in, ranked passages out. See the crate's README for a map.
 
+pub mod build;
+pub mod corpus;
 pub mod embed;
 mod error;
+pub mod evaluate;
 mod passage;
+mod retrieve;
 
 pub use error::{Error, Result};
 pub use passage::Passage;
+pub use retrieve::{OpenOptions, Ranked, Retriever};

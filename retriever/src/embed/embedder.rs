@@ -50,6 +50,7 @@ pub struct Embedder {
     workers: Workers,
     queries: Arc<Route>,
     passages: Arc<Route>,
+    memory: u64,
 }
 
 impl Embedder {
@@ -90,7 +91,12 @@ impl Embedder {
             0 => std::thread::available_parallelism().map_or(1, Into::into),
             threads => threads,
         };
-        Ok(Self { workers: Workers::start(engine, threads)?, card, fingerprint, queries, passages })
+        let mut memory = session_memory(&passage_graph)?;
+        if !same {
+            memory += session_memory(&query_graph)?;
+        }
+        let memory = memory * threads as u64;
+        Ok(Self { workers: Workers::start(engine, threads)?, card, fingerprint, queries, passages, memory })
     }
 
     /// The vectors of `texts`, in their order: unit length (unless the card says otherwise) and finite. A text's vector
@@ -150,6 +156,11 @@ impl Embedder {
         &self.fingerprint
     }
 
+    /// Bytes that the model takes once every worker has its sessions: an estimate.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory
+    }
+
     /// The cost so far.
     pub fn stats(&self) -> EmbedStats {
         self.workers.engine().meter.snapshot()
@@ -178,6 +189,15 @@ fn open_route(
     card.dimensions = found;
     let limits = if graph.facts.dynamic_quantization { BatchLimits::SINGLE } else { options.batch };
     Ok(Arc::new(Route::new(open, encoder, limits)))
+}
+
+/// A session keeps its weights a second time in the order that its kernels like, and some room for activations.
+fn session_memory(graph: &Graph) -> Result<u64> {
+    let mut weights = 0;
+    for path in std::iter::once(&graph.path).chain(&graph.facts.external) {
+        weights += std::fs::metadata(path).map_err(Error::io("read", path))?.len();
+    }
+    Ok(weights * 4 / 3 + (64 << 20))
 }
 
 type Open = Box<dyn Fn() -> Result<Box<dyn Encoder>> + Send + Sync>;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use hindsearch_indexes::Vectors;
+use hindsearch_indexes::{Interrupt, Vectors};
 
 use super::workers::Pending;
 use super::{Embedder, InputKind};
@@ -20,10 +20,9 @@ pub struct EmbedStream<'a, I> {
     pub(super) under_way: VecDeque<Pending>,
 }
 
-impl<I: Iterator<Item = String>> Iterator for EmbedStream<'_, I> {
-    type Item = Result<Vectors>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl<I: Iterator<Item = String>> EmbedStream<'_, I> {
+    /// The next window, unless someone asks to stop while it is under way.
+    pub fn next_unless(&mut self, interrupt: &Interrupt) -> Option<Result<Vectors>> {
         while self.under_way.len() < UNDER_WAY {
             let texts: Vec<String> = self.texts.by_ref().take(self.window.max(1)).collect();
             if texts.is_empty() {
@@ -31,6 +30,14 @@ impl<I: Iterator<Item = String>> Iterator for EmbedStream<'_, I> {
             }
             self.under_way.push_back(self.embedder.submit(texts, self.kind));
         }
-        Some(self.under_way.pop_front()?.wait())
+        Some(self.under_way.pop_front()?.wait_unless(interrupt))
+    }
+}
+
+impl<I: Iterator<Item = String>> Iterator for EmbedStream<'_, I> {
+    type Item = Result<Vectors>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_unless(&Interrupt::new())
     }
 }

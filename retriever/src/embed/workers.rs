@@ -6,11 +6,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use hindsearch_indexes::Vectors;
+use hindsearch_indexes::{Interrupt, Vectors};
 
 use super::batch::{self, BatchLimits};
 use super::card::Pooling;
@@ -22,6 +23,8 @@ use crate::{Error, Result};
 
 /// Texts that one worker tokenises at a time.
 const TOKENIZE_AT_ONCE: usize = 64;
+/// How long a waiting caller does not look whether someone asked to stop.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 type Open = dyn Fn() -> Result<Box<dyn Encoder>> + Send + Sync;
 
@@ -198,11 +201,26 @@ impl Pending {
     /// # Errors
     /// The first error that a worker met.
     pub fn wait(self) -> Result<Vectors> {
+        self.wait_unless(&Interrupt::new())
+    }
+
+    /// As [`wait`](Self::wait), but gives up soon after someone asks to stop.
+    ///
+    /// # Errors
+    /// The first error that a worker met; interrupted.
+    pub fn wait_unless(self, interrupt: &Interrupt) -> Result<Vectors> {
         let dimensions = self.engine.dimensions;
         let mut data = vec![0f32; self.rows * dimensions];
         let mut missing = self.rows;
         while missing > 0 {
-            let piece = self.answers.recv().map_err(|_| lost("the workers ended early".into()))??;
+            let piece = loop {
+                match self.answers.recv_timeout(LOOK_AGAIN) {
+                    Ok(piece) => break piece?,
+                    Err(RecvTimeoutError::Timeout) => interrupt.check()?,
+                    Err(RecvTimeoutError::Disconnected) => return Err(lost("the workers ended early".into())),
+                }
+            };
+            interrupt.check()?;
             for (row, vector) in piece.rows.iter().zip(piece.data.chunks_exact(dimensions)) {
                 data[row * dimensions..][..dimensions].copy_from_slice(vector);
             }

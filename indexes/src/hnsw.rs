@@ -1,0 +1,224 @@
+//! Approximate search by a graph of near neighbours (HNSW), through the library usearch behind a wall.
+//!
+//! The library trusts its bytes, loses vectors when threads add at once, fails when more callers come than it has
+//! contexts, and takes NaN. So the file is verified before it is opened, the builder proves that every row is found,
+//! callers wait for a context, and nothing but checked vectors passes. The graph only nominates: hits are scored
+//! from the matrix, with the same scores as exact search.
+
+#![allow(unsafe_code)]
+
+mod build;
+mod codes;
+mod footer;
+mod permits;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use usearch::{IndexOptions, MetricKind, ScalarKind};
+
+use crate::select::TopK;
+use crate::workers::run_workers;
+use crate::{Access, Error, Flat, Hit, Index, MappedFile, Matrix, Result, SearchParams, Vectors, dot};
+
+pub use build::{HnswBuilder, HnswSummary};
+use footer::Footer;
+use permits::Permits;
+
+/// The fewest candidates that the graph nominates for a query.
+const MIN_CANDIDATES: usize = 64;
+/// Candidates for each hit wanted: codes of eight bits confuse near-ties, which the stored rows tell apart.
+const CANDIDATES_PER_HIT: usize = 4;
+/// When candidates are this share of the rows or more, exact search is as fast.
+const EXACT_SHARE: u64 = 8;
+
+/// How to open a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HnswOptions {
+    /// Candidates kept while walking (`ef`): more find more and take longer. One for all searches of the handle.
+    pub expansion_search: usize,
+    /// Searches that run at once, each with a context of its own; further ones wait.
+    pub max_concurrency: usize,
+}
+
+/// A graph over the rows of a matrix.
+pub struct Hnsw {
+    // Declared before `map`, so that the library lets go of the bytes before they are unmapped.
+    graph: usearch::Index,
+    map: MappedFile,
+    footer: Footer,
+    matrix: Arc<Matrix>,
+    exact: Flat,
+    options: HnswOptions,
+    permits: Permits,
+}
+
+impl Hnsw {
+    /// Opens the graph of `matrix` at `path`.
+    ///
+    /// The caller must have verified the hash of the file, all of it, since it was published: the library follows
+    /// the links in it unchecked, and damaged ones end the process.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`], and [`Error::Incompatible`] for another format version or the graph of
+    /// another matrix.
+    pub fn open(path: &Path, matrix: Arc<Matrix>, options: HnswOptions) -> Result<Self> {
+        // Opening walks over all nodes in order; searching jumps.
+        let map = MappedFile::open(path, Access::Sequential)?;
+        let footer = Footer::decode(path, map.as_ref())?;
+        if (footer.rows, footer.codes.dimensions()) != (matrix.rows(), matrix.dimensions()) {
+            return Err(Error::Incompatible {
+                path: path.into(),
+                expected: format!("a graph of {} rows of {} values", matrix.rows(), matrix.dimensions()),
+                found: format!("{} rows of {} values", footer.rows, footer.codes.dimensions()),
+                remedy: "keep the files of a generation together".into(),
+            });
+        }
+        let graph = new_graph(&footer, options.expansion_search.max(1))?;
+        let options = HnswOptions { max_concurrency: options.max_concurrency.max(1), ..options };
+        // SAFETY: the bytes are mapped read-only and live as long as `map`, which this struct keeps and drops after
+        // the graph. They are what the builder wrote, as the caller has verified.
+        unsafe { graph.view_from_buffer(&map.as_ref()[..footer.graph_length]) }.map_err(failed("open its file"))?;
+        let found = (graph.size() as u64, graph.dimensions(), graph.connectivity(), graph.scalar_kind());
+        let expected = (footer.rows, footer.codes.dimensions(), footer.connectivity, ScalarKind::I8);
+        if found != expected {
+            return Err(Error::Corrupt {
+                path: path.into(),
+                expected: format!("a graph of (rows, dimensions, connectivity, codes) {expected:?}"),
+                found: format!("{found:?}"),
+            });
+        }
+        reserve(&graph, graph.size(), options.max_concurrency)?;
+        map.advise(Access::Random)?;
+        let (exact, permits) = (Flat::new(Arc::clone(&matrix)), Permits::new(options.max_concurrency));
+        Ok(Self { graph, map, footer, matrix, exact, options, permits })
+    }
+
+    /// Sets how many candidates later searches keep, see [`HnswOptions::expansion_search`].
+    pub fn set_expansion_search(&mut self, expansion_search: usize) {
+        // Exclusive access: the library reads this value in every search, without a lock.
+        self.options.expansion_search = expansion_search.max(1);
+        self.graph.change_expansion_search(self.options.expansion_search);
+    }
+
+    /// The settings in use.
+    pub fn options(&self) -> HnswOptions {
+        self.options
+    }
+
+    /// Links of a node, see [`HnswBuilder::connectivity`].
+    pub fn connectivity(&self) -> usize {
+        self.footer.connectivity
+    }
+
+    /// The best of what the graph nominates for `query`.
+    fn search_one(&self, query: &[f32], top_k: usize, candidates: usize) -> Result<Vec<Hit>> {
+        let mut code = vec![0; query.len()];
+        self.footer.codes.encode(query, &mut code);
+        let mut rows = {
+            let _permit = self.permits.acquire();
+            self.graph.search(&code, candidates).map_err(failed("search"))?.keys
+        };
+        rows.sort_unstable();
+        rows.dedup();
+        let mut best = TopK::new(top_k);
+        let mut vector = vec![0.0; query.len()];
+        for &row in &rows {
+            if row >= self.matrix.rows() {
+                return Err(Error::Corrupt {
+                    path: self.map.path().into(),
+                    expected: format!("keys below {}", self.matrix.rows()),
+                    found: row.to_string(),
+                });
+            }
+            self.matrix.widen(row..row + 1, &mut vector);
+            let score = dot::canonical(&vector, query);
+            if !score.is_finite() {
+                return Err(self.matrix.damaged(row));
+            }
+            best.offer(Hit { row, score });
+        }
+        Ok(best.into_hits())
+    }
+}
+
+impl Index for Hnsw {
+    fn len(&self) -> u64 {
+        self.matrix.rows()
+    }
+
+    fn dimensions(&self) -> usize {
+        self.matrix.dimensions()
+    }
+
+    fn max_concurrency(&self) -> usize {
+        self.options.max_concurrency
+    }
+
+    /// The rows are searched exactly where the graph would have to name an eighth of them.
+    ///
+    /// # Errors
+    /// As all indexes, and [`Error::InvalidInput`] for an effort other than
+    /// [`expansion_search`](HnswOptions::expansion_search), which belongs to the open graph and not to a search.
+    fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>> {
+        if let Some(effort) = params.effort
+            && effort != self.options.expansion_search
+        {
+            return Err(Error::InvalidInput {
+                what: "effort".into(),
+                expected: format!("{}, with which this graph was opened", self.options.expansion_search),
+                found: effort.to_string(),
+            });
+        }
+        queries.check(self.dimensions(), "query", 0)?;
+        let candidates = params.top_k.saturating_mul(CANDIDATES_PER_HIT).max(MIN_CANDIDATES);
+        if params.top_k == 0 || candidates as u64 >= self.len() / EXACT_SHARE {
+            return self.exact.search(queries, params);
+        }
+        let next = AtomicUsize::new(0);
+        let rows: Vec<&[f32]> = queries.rows().collect();
+        let parts = run_workers(params.threads, rows.len(), || {
+            let mut found = Vec::new();
+            while let number = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(query) = rows.get(number)
+            {
+                found.push((number, self.search_one(query, params.top_k, candidates)?));
+            }
+            Ok(found)
+        })?;
+        let mut all: Vec<Vec<Hit>> = vec![Vec::new(); rows.len()];
+        for (number, hits) in parts.into_iter().flatten() {
+            all[number] = hits;
+        }
+        // A walk that ends early finds too few; rather exact and slow than short.
+        for (query, hits) in rows.iter().zip(&mut all).filter(|(_, hits)| hits.len() < params.top_k) {
+            let query = Vectors::new(self.dimensions(), query.to_vec())?;
+            *hits = self.exact.search(&query, params)?.pop().unwrap_or_default();
+        }
+        Ok(all)
+    }
+}
+
+/// A library index without nodes, for the shape that `footer` gives.
+fn new_graph(footer: &Footer, expansion_search: usize) -> Result<usearch::Index> {
+    usearch::Index::new(&IndexOptions {
+        dimensions: footer.codes.dimensions(),
+        metric: MetricKind::L2sq,
+        quantization: ScalarKind::I8,
+        connectivity: footer.connectivity,
+        expansion_add: footer.expansion_add,
+        expansion_search,
+        multi: false,
+    })
+    .map_err(failed("start"))
+}
+
+/// Makes room for `capacity` nodes and `contexts` callers at once. Lack of memory shows in the first call after it.
+fn reserve(graph: &usearch::Index, capacity: usize, contexts: usize) -> Result<()> {
+    graph.reserve_capacity_and_threads(capacity, contexts).map_err(failed("reserve memory"))
+}
+
+fn failed<E: std::fmt::Display>(action: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| Error::Graph { action, message: error.to_string() }
+}

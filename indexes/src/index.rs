@@ -1,0 +1,74 @@
+//! What all indexes promise.
+
+use std::sync::Arc;
+
+use crate::{Flat, Generation, IndexKind, Matrix, Result, Vectors};
+
+/// A row found, with the inner product of its stored vector and the query.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hit {
+    /// The row, counted from 0.
+    pub row: u64,
+    /// The inner product; for unit vectors the cosine, in -1..=1.
+    pub score: f32,
+}
+
+/// How to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchParams {
+    /// Hits wanted for each query.
+    pub top_k: usize,
+    /// How many candidates an approximate index keeps while it walks; `None` is the measured default of the index.
+    pub effort: Option<usize>,
+    /// Threads for this call; 0 is all cores. The answer does not depend on it.
+    pub threads: usize,
+}
+
+impl SearchParams {
+    /// `top_k` hits a query, default effort, all cores.
+    pub fn top(top_k: usize) -> Self {
+        Self { top_k, effort: None, threads: 0 }
+    }
+}
+
+/// Rows that can be searched by inner product.
+///
+/// For each query an index gives exactly min(`top_k`, [`len`](Self::len)) hits, highest score first, equal scores by
+/// row. A score is the same number whichever index, batch and thread count gave it.
+pub trait Index: Send + Sync {
+    /// Number of rows.
+    fn len(&self) -> u64;
+
+    /// Whether there are no rows.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Values in a row, and so in a query.
+    fn dimensions(&self) -> usize;
+
+    /// How many callers are served at once; more of them wait for each other.
+    fn max_concurrency(&self) -> usize;
+
+    /// The best rows of each query.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`](crate::Error::InvalidInput) when a query has the wrong dimensions, a value that is not
+    /// finite, or no usable length (see [`Vectors::check`]).
+    fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>>;
+}
+
+/// Opens the index of a generation: exact or approximate, as its manifest says.
+///
+/// The caller has checked the generation's structure ([`Generation::verify`] with
+/// [`Depth::Structure`](crate::Depth::Structure)): a graph with damaged bytes must not be walked.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt) or
+/// [`Error::Incompatible`](crate::Error::Incompatible) for files that are not what the manifest says.
+pub fn open_index(generation: &Generation) -> Result<Box<dyn Index>> {
+    let matrix = Arc::new(Matrix::open(&generation.path().join("vectors"))?);
+    match generation.manifest().kind {
+        IndexKind::Flat | IndexKind::Hnsw => Ok(Box::new(Flat::new(matrix))),
+    }
+}

@@ -1,0 +1,127 @@
+//! What a build will need, told before it starts.
+
+use std::time::Instant;
+
+use hindsearch_indexes::{IndexKind, Progress};
+use serde::Serialize;
+
+use super::machine::{available_disk, available_memory};
+use super::{BuildOptions, held_out};
+use crate::corpus::CorpusReader;
+use crate::embed::{Embedder, InputKind};
+use crate::{Error, Passage, Result};
+
+/// Passages read to estimate the number of rows and their size.
+const SAMPLE: usize = 4096;
+/// Passages that the model's speed is measured with, at most.
+const PROBE: usize = 256;
+/// Time spent on measuring the model's speed, in seconds.
+const PROBE_SECONDS: f64 = 2.0;
+/// Heap of a build besides model and graph: windows of texts and tokens, sorted runs of ids, one window of vectors.
+const WORKING_MEMORY: u64 = 300 << 20;
+
+/// The needs of a build, and what there is.
+#[derive(Debug, Clone, Serialize)]
+pub struct Plan {
+    /// Passages in the corpus.
+    pub passages: u64,
+    /// Whether `passages` was counted; else it is estimated from the first ones.
+    pub passages_exact: bool,
+    /// Values in a vector.
+    pub dimensions: usize,
+    /// Bytes of the text store with its id table.
+    pub text_bytes: u64,
+    /// Bytes of the vectors.
+    pub vector_bytes: u64,
+    /// Bytes of the graph; 0 for a flat index.
+    pub graph_bytes: u64,
+    /// Bytes that the output folder's disk must have free: all of the above and the temporary id runs.
+    pub disk_needed: u64,
+    /// Bytes free there.
+    pub disk_free: Option<u64>,
+    /// Bytes of memory at the peak, the model included.
+    pub memory_needed: u64,
+    /// Bytes of memory to be had.
+    pub memory_free: Option<u64>,
+    /// Passages a second that this model embeds here, measured on the first ones.
+    pub passages_per_second: f64,
+    /// Seconds for the whole build at that speed.
+    pub seconds: f64,
+}
+
+impl Plan {
+    /// Looks at the corpus's beginning, and runs the model on it for about two seconds.
+    ///
+    /// # Errors
+    /// A corpus or output folder that cannot be used.
+    pub fn new(options: &BuildOptions, embedder: &Embedder) -> Result<Self> {
+        let mut reader = CorpusReader::open(&options.corpus, options.format)?;
+        let passages = reader.by_ref().take(SAMPLE).collect::<Result<Vec<_>>>()?;
+        let exact = passages.len() < SAMPLE;
+        let rows = if exact { passages.len() as u64 } else { estimate(passages.len() as u64, reader.progress()) };
+        let card = embedder.card();
+        let text: u64 = passages.iter().map(|p| (p.id.len() + p.contents().len()) as u64).sum();
+        // Arrow's offsets cost 4 bytes a column and row.
+        let text_bytes = rows.saturating_mul(text / passages.len() as u64 + 12);
+        let ids = rows.saturating_mul(16);
+        let vector_bytes = rows.saturating_mul((card.dimensions * options.index.element_type.bytes()) as u64);
+        let graph_bytes = match options.index.kind {
+            IndexKind::Flat => 0,
+            IndexKind::Hnsw => rows.saturating_mul(options.index.graph_bytes_per_row(card.dimensions)),
+        };
+        let probe: Vec<_> = held_out::spread(&passages, PROBE).collect();
+        let rate = speed(embedder, &probe)?;
+        let graph_seconds = if graph_bytes > 0 { rows as f64 * 5e-4 } else { 0.0 };
+        Ok(Self {
+            passages: rows,
+            passages_exact: exact,
+            dimensions: card.dimensions,
+            text_bytes: text_bytes + ids,
+            vector_bytes,
+            graph_bytes,
+            disk_needed: text_bytes + vector_bytes + graph_bytes + 2 * ids,
+            disk_free: available_disk(&options.out),
+            memory_needed: WORKING_MEMORY + embedder.memory_bytes() + graph_bytes,
+            memory_free: available_memory(),
+            passages_per_second: rate,
+            seconds: rows as f64 / rate + graph_seconds,
+        })
+    }
+
+    /// Refuses to start what cannot end.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] naming the shortfall of disk or memory, in bytes.
+    pub fn check(&self, options: &BuildOptions) -> Result<()> {
+        let short = |what: String, needed: u64, free: Option<u64>, remedy: &str| match free {
+            Some(free) if free < needed => Err(Error::Unavailable {
+                what,
+                found: format!("the build needs about {needed} bytes, {free} are free"),
+                remedy: remedy.into(),
+            }),
+            _ => Ok(()),
+        };
+        let disk = format!("disk of `{}`", options.out.display());
+        short(disk, self.disk_needed, self.disk_free, "free some space, choose another `--out`, or a smaller `--element-type`")?;
+        short("memory".into(), self.memory_needed, self.memory_free, "close other programs, or build `--index flat`, which needs no graph in memory")
+    }
+}
+
+/// Rows in all, from the share of the input that the first rows took.
+fn estimate(rows: u64, progress: Progress) -> u64 {
+    let total = progress.total.unwrap_or(progress.done).max(progress.done);
+    (u128::from(rows) * u128::from(total) / u128::from(progress.done.max(1))).try_into().unwrap_or(u64::MAX)
+}
+
+fn speed(embedder: &Embedder, passages: &[&Passage]) -> Result<f64> {
+    let texts: Vec<_> = passages.iter().map(|passage| passage.contents()).collect();
+    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+    let (start, mut done, mut step) = (Instant::now(), 0, 4);
+    while done < texts.len() && start.elapsed().as_secs_f64() < PROBE_SECONDS {
+        let batch = &texts[done..texts.len().min(done + step)];
+        embedder.embed(batch, InputKind::Passage)?;
+        done += batch.len();
+        step *= 2;
+    }
+    Ok(done as f64 / start.elapsed().as_secs_f64().max(1e-9))
+}

@@ -1,0 +1,112 @@
+//! Corpus, embedder and index put together: queries in, ranked passages out.
+
+use std::path::Path;
+
+use hindsearch_indexes::{Depth, Generation, Index, Interrupt, SearchParams, Vectors, open_index};
+
+use crate::build::Provenance;
+use crate::corpus::CorpusStore;
+use crate::embed::{EmbedOptions, Embedder, InputKind, ModelSource};
+use crate::{Error, Passage, Result};
+
+/// A passage at its place in a ranking.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ranked {
+    /// The passage's row in the corpus.
+    pub row: u64,
+    /// Inner product of unit vectors: the cosine.
+    pub score: f32,
+    /// The passage.
+    pub passage: Passage,
+}
+
+/// How to open an index.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// The model; where it is not given, the one that the index was built with is looked for.
+    pub model: Option<ModelSource>,
+    /// How to run it.
+    pub embed: EmbedOptions,
+}
+
+/// An open index with its corpus and its model.
+pub struct Retriever {
+    generation: Generation,
+    provenance: Provenance,
+    corpus: CorpusStore,
+    index: Box<dyn Index>,
+    embedder: Embedder,
+}
+
+impl Retriever {
+    /// Opens the current generation of the index at `root`.
+    ///
+    /// # Errors
+    /// [`Error::Index`] for a missing or damaged index; [`Error::Incompatible`] when the model's graph, tokenizer,
+    /// prefixes, pooling or dimensions differ from those that the index was built with.
+    pub fn open(root: &Path, options: OpenOptions) -> Result<Self> {
+        let generation = Generation::open_current(root)?;
+        let provenance = Provenance::of(&generation)?;
+        let source = options.model.unwrap_or_else(|| ModelSource::parse(&provenance.model.source));
+        let embedder = Embedder::open(&source, provenance.model.for_queries(options.embed))?;
+        provenance.check_model(root, &embedder)?;
+        // Only bytes that are known to be right may reach the graph's unchecked code.
+        generation.verify(Depth::Structure, &|_| (), &Interrupt::new())?;
+        let corpus = CorpusStore::open(generation.path())?;
+        let index = open_index(&generation)?;
+        if corpus.len() != index.len() {
+            return Err(Error::Corrupt {
+                path: generation.path().to_path_buf(),
+                expected: format!("as many passages as vectors ({})", index.len()),
+                found: format!("{} passages", corpus.len()),
+            });
+        }
+        Ok(Self { generation, provenance, corpus, index, embedder })
+    }
+
+    /// The best `top_k` passages for each query, best first; fewer only where the corpus is smaller.
+    ///
+    /// # Errors
+    /// [`Error::Runtime`] when the model fails; [`Error::Index`] when the search does.
+    pub fn retrieve(&self, queries: &[&str], params: &SearchParams) -> Result<Vec<Vec<Ranked>>> {
+        let vectors = self.embedder.embed(queries, InputKind::Query)?;
+        self.retrieve_vectors(&vectors, params)
+    }
+
+    /// The same for queries that are embedded already.
+    ///
+    /// # Errors
+    /// [`Error::Index`] for vectors of another length or with NaN, and when the search fails.
+    pub fn retrieve_vectors(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Ranked>>> {
+        let rank = |hit: hindsearch_indexes::Hit| {
+            Ok(Ranked { row: hit.row, score: hit.score, passage: self.corpus.get(hit.row)? })
+        };
+        let found = self.index.search(queries, params)?;
+        found.into_iter().map(|hits| hits.into_iter().map(rank).collect()).collect()
+    }
+
+    /// The passages.
+    pub fn corpus(&self) -> &CorpusStore {
+        &self.corpus
+    }
+
+    /// The vectors' side.
+    pub fn index(&self) -> &dyn Index {
+        &*self.index
+    }
+
+    /// The model.
+    pub fn embedder(&self) -> &Embedder {
+        &self.embedder
+    }
+
+    /// The open generation.
+    pub fn generation(&self) -> &Generation {
+        &self.generation
+    }
+
+    /// What the index was built from.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+}

@@ -1,0 +1,129 @@
+//! `hindsearch build CORPUS --out DIR`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use hindsearch::indexes::{ElementType, IndexKind, Progress};
+use hindsearch::retriever::build::{BuildOptions, IndexOptions, Plan, Stage, build};
+use hindsearch::retriever::corpus::Format;
+use hindsearch::retriever::embed::Embedder;
+
+use super::Context;
+use super::inspect::describe;
+use crate::failure::Failure;
+use crate::output::{bytes, count, duration, facts};
+
+/// Build an index from a corpus
+#[derive(clap::Args)]
+#[command(after_help = "Formats: wiki-18 and BEIR JSONL, DPR psgs_w100.tsv, MS MARCO TSV, Parquet, Arrow; plain, .gz or .zst.
+A build that was stopped goes on where it stood when the same command is given again.
+
+Examples:
+  hindsearch build examples/data/corpus.jsonl --out sample
+  hindsearch build wiki-18.jsonl.gz --out wiki --model models/e5-base-v2 --dry-run
+  hindsearch build part-0.parquet part-1.parquet --out wiki --index hnsw")]
+pub struct Args {
+    /// Corpus files, read in this order as one corpus
+    #[arg(required = true)]
+    corpus: Vec<PathBuf>,
+    /// The index folder; an index in it gets a new generation
+    #[arg(long)]
+    out: PathBuf,
+    /// Model folder or hub id
+    #[arg(long)]
+    model: Option<String>,
+    /// `flat` (exact) or `hnsw` (approximate)
+    #[arg(long)]
+    index: Option<IndexKind>,
+    /// How a stored value is coded: `f32`, `f16` or `i8`
+    #[arg(long)]
+    element_type: Option<ElementType>,
+    /// The corpus's format, where it should not be detected
+    #[arg(long)]
+    format: Option<Format>,
+    /// Worker threads; 0 takes one a core
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Only print what the build needs: sizes, memory, disk, time
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Builds and prints what was built, or with `--dry-run` what it would take.
+///
+/// # Errors
+/// See [`build`].
+pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
+    let mut settings = context.config.clone();
+    settings.index.kind = args.index.unwrap_or(settings.index.kind);
+    settings.index.element_type = args.element_type.unwrap_or(settings.index.element_type);
+    settings.embed.threads = args.threads.unwrap_or(settings.embed.threads);
+    if let Some(model) = &args.model {
+        settings.model.source.clone_from(model);
+    }
+    let options = BuildOptions {
+        corpus: args.corpus,
+        format: args.format,
+        out: args.out,
+        model: super::model_source(&settings, None)?,
+        embed: super::embed_options(&settings),
+        index: IndexOptions {
+            kind: settings.index.kind,
+            element_type: settings.index.element_type,
+            recall_floor: settings.index.recall_floor,
+            connectivity: settings.index.connectivity,
+            expansion_add: settings.index.expansion_add,
+        },
+        settings: serde_json::to_value(&settings)?,
+    };
+    if args.dry_run {
+        let embedder = Embedder::open(&options.model, options.embed.clone())?;
+        let plan = Plan::new(&options, &embedder)?;
+        print_plan(context, &options, &plan)?;
+        return Ok(plan.check(&options)?);
+    }
+    let progress = context.progress();
+    let on_stage = |stage, step: Progress| match stage {
+        Stage::Corpus => progress.show("reading the corpus", "bytes", step),
+        Stage::Vectors => progress.show("embedding", "passages/s", step),
+        Stage::Graph => progress.show("building the graph", "passages/s", step),
+        Stage::Publish => progress.show("hashing", "bytes", step),
+    };
+    let report = build(&options, &on_stage, &context.interrupt)?;
+    progress.finish();
+    if context.json {
+        return context.print_json(&report);
+    }
+    let mut out = context.out();
+    writeln!(out, "built {}, generation {}, in {}", report.out.display(), report.generation, duration(report.seconds))?;
+    facts(&mut out, &describe(&report.manifest, &report.provenance))?;
+    if report.truncated > 0 {
+        let limit = report.provenance.model.card.max_length;
+        writeln!(out, "  note: {} passages were longer than {limit} tokens; their ends are not in their vectors", count(report.truncated))?;
+    }
+    writeln!(out, "search it: hindsearch search {} \"a question\"", report.out.display())?;
+    Ok(out.flush()?)
+}
+
+fn print_plan(context: &Context, options: &BuildOptions, plan: &Plan) -> Result<(), Failure> {
+    if context.json {
+        return context.print_json(plan);
+    }
+    let known = |value: Option<u64>| value.map_or("unknown".into(), bytes);
+    let mut out = context.out();
+    writeln!(out, "building {} would take", options.out.display())?;
+    facts(
+        &mut out,
+        &[
+            ("passages", format!("{}{}", if plan.passages_exact { "" } else { "about " }, count(plan.passages))),
+            ("text", bytes(plan.text_bytes)),
+            ("vectors", format!("{} ({} values, {})", bytes(plan.vector_bytes), plan.dimensions, options.index.element_type)),
+            ("graph", if plan.graph_bytes > 0 { bytes(plan.graph_bytes) } else { "none".into() }),
+            ("disk", format!("{} of {} free", bytes(plan.disk_needed), known(plan.disk_free))),
+            ("memory", format!("{} of {} free", bytes(plan.memory_needed), known(plan.memory_free))),
+            ("speed", format!("{:.1} passages/s, measured on this corpus's first passages", plan.passages_per_second)),
+            ("time", duration(plan.seconds)),
+        ],
+    )?;
+    Ok(out.flush()?)
+}

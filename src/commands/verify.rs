@@ -1,0 +1,55 @@
+//! `hindsearch verify DIR`.
+
+use std::path::PathBuf;
+
+use hindsearch::indexes::{Depth, Generation};
+use hindsearch::retriever::corpus::CorpusStore;
+use serde_json::json;
+
+use super::Context;
+use crate::failure::Failure;
+use crate::output::{bytes, count};
+
+/// Check an index for damage
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hindsearch verify sample          # every byte\n  hindsearch verify sample --quick  # what opening it checks")]
+pub struct Args {
+    /// The index folder
+    index: PathBuf,
+    /// Check only what opening the index checks: lengths, headers, and the hashes of the small files
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Hashes every file, then holds the text store and the vectors against each other.
+///
+/// # Errors
+/// The first damage found.
+pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
+    let depth = if args.quick { Depth::Structure } else { Depth::Full };
+    let generation = Generation::open_current(&args.index)?;
+    let progress = context.progress();
+    generation.verify(depth, &|p| progress.show("verifying", "bytes", p), &context.interrupt)?;
+    progress.finish();
+    let corpus = CorpusStore::open(generation.path())?;
+    let manifest = generation.manifest();
+    if corpus.len() != manifest.rows {
+        return Err(hindsearch::retriever::Error::Corrupt {
+            path: generation.path().join("passages"),
+            expected: format!("{} passages, as many as vectors", manifest.rows),
+            found: corpus.len().to_string(),
+        }
+        .into());
+    }
+    let size: u64 = manifest.files.iter().map(|file| file.length).sum();
+    if context.json {
+        return context.print_json(&json!({
+            "sound": true, "generation": generation.number(), "passages": manifest.rows, "bytes": size, "full": !args.quick,
+        }));
+    }
+    let checked = if args.quick { "structure checked" } else { "every byte checked" };
+    let mut out = context.out();
+    use std::io::Write;
+    writeln!(out, "{} is sound: generation {}, {} passages, {}, {checked}", args.index.display(), generation.number(), count(manifest.rows), bytes(size))?;
+    Ok(out.flush()?)
+}

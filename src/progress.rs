@@ -1,0 +1,64 @@
+//! Progress on stderr: what, how far, how fast, how long still. Silent when stderr is not a terminal.
+
+use std::cell::RefCell;
+
+use hindsearch::indexes::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// One line that shows the current stage of a command.
+pub struct ProgressLine {
+    quiet: bool,
+    current: RefCell<Option<(&'static str, ProgressBar)>>,
+}
+
+impl ProgressLine {
+    /// A line that stays silent when `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        Self { quiet, current: RefCell::new(None) }
+    }
+
+    /// Shows `progress` of `stage`, whose unit is `unit`; a new stage ends the one before.
+    pub fn show(&self, stage: &'static str, unit: &str, progress: Progress) {
+        if self.quiet {
+            return;
+        }
+        let mut current = self.current.borrow_mut();
+        if current.as_ref().is_none_or(|(name, _)| *name != stage) {
+            if let Some((_, done)) = current.take() {
+                done.finish();
+            }
+            *current = Some((stage, bar(stage, unit, progress)));
+        }
+        if let Some((_, bar)) = current.as_ref() {
+            if let Some(total) = progress.total {
+                bar.set_length(total);
+            }
+            bar.set_position(progress.done);
+        }
+    }
+
+    /// Leaves the last state on the screen.
+    pub fn finish(&self) {
+        if let Some((_, bar)) = self.current.borrow_mut().take() {
+            bar.finish();
+        }
+    }
+}
+
+fn bar(stage: &'static str, unit: &str, first: Progress) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(first.total, ProgressDrawTarget::stderr());
+    let (count, rate) = match unit {
+        "bytes" => ("{bytes}/{total_bytes}", "{bytes_per_sec}".to_owned()),
+        unit => ("{human_pos}/{human_len}", format!("{{per_sec}} {unit}")),
+    };
+    let template = format!("{{prefix:20}} {{bar:30}} {count}  {rate}  {{elapsed}} gone, {{eta}} left");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    // What an earlier run has done must not count into this run's rate.
+    bar.reset_eta();
+    bar.set_position(first.done);
+    bar.reset_eta();
+    bar.set_prefix(stage);
+    bar
+}

@@ -1,0 +1,183 @@
+//! Bad input gets one clear message and its exit code, and nothing appears under a final name.
+
+mod common;
+
+use std::io::Write;
+
+use common::{Bench, tiny_model};
+
+fn line(id: &str, contents: &str) -> String {
+    format!("{}\n", serde_json::json!({ "id": id, "contents": contents }))
+}
+
+/// Builds from `bytes` and expects a refusal that names the file and holds `words`.
+fn refused_corpus(name: &str, bytes: impl AsRef<[u8]>, code: i32, words: &[&str]) {
+    let bench = Bench::new();
+    bench.write(name, bytes);
+    let words: Vec<&str> = words.iter().copied().chain([name]).collect();
+    bench.refused(&["build", name, "--out", "index"], code, &words);
+    bench.assert_no_index("index");
+}
+
+#[test]
+fn an_empty_corpus() {
+    refused_corpus("empty.jsonl", "", 2, &["passage"]);
+}
+
+#[test]
+fn half_a_line() {
+    let text = format!("{}{{\"id\": \"1\", \"conte", line("0", "a\nb"));
+    refused_corpus("half.jsonl", text, 2, &["line 2", "byte 33"]);
+}
+
+#[test]
+fn missing_fields() {
+    refused_corpus("fields.jsonl", "{\"name\": \"x\"}\n", 2, &["line 1", "`id`"]);
+    refused_corpus("nothing.jsonl", "{\"id\": \"x\"}\n", 2, &["line 1", "contents"]);
+}
+
+#[test]
+fn wrong_utf8() {
+    let mut bytes = line("0", "a\nb").into_bytes();
+    bytes.extend(b"{\"id\": \"1\", \"contents\": \"a\\nb\xff\"}\n");
+    refused_corpus("utf8.jsonl", bytes, 2, &["line 2", "UTF-8"]);
+}
+
+#[test]
+fn duplicate_ids() {
+    let text = [line("7", "a\nb"), line("8", "a\nb"), line("7", "c\nd")].concat();
+    refused_corpus("twice.jsonl", text, 2, &["`7`"]);
+}
+
+#[test]
+fn zero_length_text() {
+    refused_corpus("zero.jsonl", [line("0", "a\nb"), line("1", "")].concat(), 2, &["line 2"]);
+}
+
+#[test]
+fn a_truncated_gz() {
+    let whole: String = (0..2000).map(|row| line(&row.to_string(), &format!("title {row}\ntext {row}"))).collect();
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gz.write_all(whole.as_bytes()).expect("memory");
+    let gz = gz.finish().expect("memory");
+    refused_corpus("cut.jsonl.gz", &gz[..gz.len() / 2], 2, &["truncated"]);
+}
+
+#[test]
+fn a_megabyte_in_one_line_is_a_passage_and_its_cut_is_told() {
+    let bench = Bench::new();
+    bench.write("long.jsonl", [line("0", &format!("long\n{}", "river ".repeat(170_000))), line("1", "a\nb")].concat());
+    let outcome = bench.ok(&["build", "long.jsonl", "--out", "index"]);
+    assert!(outcome.stdout.contains("1 passages were longer than"), "{outcome:?}");
+    bench.ok(&["export", "index", "--out", "back.jsonl"]);
+    let read = |name: &str| std::fs::read_to_string(bench.path(name)).expect("a file");
+    let contents = |text: String| -> Vec<serde_json::Value> {
+        text.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).expect("JSON")["contents"].clone()).collect()
+    };
+    assert_eq!(contents(read("back.jsonl")), contents(read("long.jsonl")));
+}
+
+#[test]
+fn a_line_beyond_the_limit() {
+    refused_corpus("endless.jsonl", "x".repeat(17 << 20), 2, &["line 1", "16 MiB"]);
+}
+
+#[test]
+fn a_corpus_that_is_not_there() {
+    let bench = Bench::new();
+    bench.refused(&["build", "none.jsonl", "--out", "index"], 3, &["none.jsonl"]);
+    bench.assert_no_index("index");
+}
+
+#[test]
+fn a_wrong_model_folder() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", 3);
+    std::fs::create_dir(bench.path("not-a-model")).expect("a folder");
+    bench.refused(&["build", "c.jsonl", "--out", "index", "--model", "./not-a-model"], 3, &["not-a-model", "tokenizer.json"]);
+    bench.refused(&["build", "c.jsonl", "--out", "index", "--model", "./nowhere"], 3, &["nowhere"]);
+    bench.assert_no_index("index");
+}
+
+#[test]
+fn a_tokenizer_without_a_graph_and_a_graph_without_a_tokenizer() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", 3);
+    for folder in ["only-tokenizer", "only-graph/onnx"] {
+        std::fs::create_dir_all(bench.path(folder)).expect("a folder");
+    }
+    let copy = |from: &str, to: &str| std::fs::copy(tiny_model().join(from), bench.path(to)).expect("the fixture");
+    copy("tokenizer.json", "only-tokenizer/tokenizer.json");
+    copy("onnx/model.onnx", "only-graph/onnx/model.onnx");
+    bench.refused(&["build", "c.jsonl", "--out", "index", "--model", "./only-tokenizer"], 3, &["only-tokenizer", ".onnx"]);
+    bench.refused(&["build", "c.jsonl", "--out", "index", "--model", "./only-graph"], 3, &["only-graph", "tokenizer.json"]);
+    bench.assert_no_index("index");
+}
+
+#[test]
+fn an_index_of_another_model() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", 20);
+    bench.ok(&["build", "c.jsonl", "--out", "index"]);
+    bench.refused(
+        &["search", "index", "river", "--set", "model.query_prefix=query: "],
+        5,
+        &["query prefix", "query: ", "--model"],
+    );
+    bench.refused(&["search", "index", "river", "--set", "model.pooling=cls"], 5, &["pooling"]);
+}
+
+#[test]
+fn an_index_that_is_not_there_or_not_one() {
+    let bench = Bench::new();
+    bench.refused(&["search", "nowhere", "river"], 3, &["nowhere", "hindsearch build"]);
+    std::fs::create_dir(bench.path("folder")).expect("a folder");
+    bench.refused(&["inspect", "folder"], 3, &["folder"]);
+    bench.write("file", "x");
+    bench.corpus("c.jsonl", 3);
+    let outcome = bench.run(&["build", "c.jsonl", "--out", "file"]);
+    assert_eq!((outcome.code, std::fs::read(bench.path("file")).expect("still there")), (Some(2), b"x".to_vec()), "{outcome:?}");
+}
+
+#[test]
+fn an_output_that_cannot_be_written() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", 3);
+    // Nobody, not even root, makes folders there.
+    let outcome = bench.run(&["build", "c.jsonl", "--out", "/proc/hindsearch"]);
+    assert!(matches!(outcome.code, Some(3 | 9)), "{outcome:?}");
+    assert!(outcome.stderr.contains("/proc/hindsearch"), "{outcome:?}");
+}
+
+#[test]
+fn settings_that_cannot_be_used() {
+    let bench = Bench::new();
+    bench.refused(&["config", "check", "--set", "index.knd=flat"], 2, &["index.knd", "did you mean `index.kind`"]);
+    bench.refused(&["config", "check", "--set", "index.kind=tree"], 2, &["index.kind", "flat", "tree", "--set"]);
+    bench.refused(&["config", "check", "--set", "search.top_k=0"], 2, &["search.top_k", "1 to 1000"]);
+    bench.refused(&["config", "check", "--set", "search.top_k=many"], 2, &["search.top_k", "a whole number"]);
+    bench.refused(&["config", "check", "--set", "nonsense"], 2, &["KEY=VALUE"]);
+    bench.write("bad.toml", "[index]\nkind = 3\n");
+    bench.refused(&["config", "check", "--config", "bad.toml"], 2, &["bad.toml", "index.kind", "text"]);
+    bench.write("broken.toml", "[index\n");
+    bench.refused(&["config", "check", "--config", "broken.toml"], 2, &["broken.toml", "TOML"]);
+    bench.refused(&["config", "check", "--config", "none.toml"], 3, &["none.toml"]);
+    let outcome = bench.command(&["config", "check"]).env("HINDSEARCH_INDEX_KNID", "flat").output().expect("it starts");
+    assert_eq!(outcome.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&outcome.stderr).contains("HINDSEARCH_INDEX_KNID"));
+}
+
+#[test]
+fn questions_that_cannot_be_used() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", 5);
+    bench.ok(&["build", "c.jsonl", "--out", "index"]);
+    let mut refused = |text: &str, words: &[&str]| {
+        bench.write("q.jsonl", text);
+        bench.refused(&["eval", "retrieval", "index", "--questions", "q.jsonl"], 2, words);
+    };
+    refused("", &["q.jsonl", "questions"]);
+    refused("{\"id\": 1}\n", &["line 1", "question"]);
+    refused("{\"id\": \"1\", \"question\": \"x\"}\n", &["gold"]);
+    refused("{\"id\": \"1\", \"question\": \"x\", \"golden_answers\": [{}]}\n", &["line 1", "golden_answers"]);
+}

@@ -1,0 +1,109 @@
+//! A build can be stopped at any time: nothing half done is visible, and the next call goes on.
+
+mod common;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Bench, Outcome};
+
+const ROWS: usize = 6000;
+
+/// The hash of the vectors file in the published manifest.
+fn vectors(bench: &Bench, index: &str) -> String {
+    let manifest = bench.ok(&["inspect", index, "--json"]).json();
+    let files = manifest["files"].as_array().expect("files");
+    let vectors = files.iter().find(|file| file["name"] == "vectors").expect("vectors");
+    assert_eq!(manifest["rows"], ROWS);
+    vectors["blake3"].as_str().expect("a hash").to_owned()
+}
+
+/// Starts a build and sends it `signal` after `delay`; `None` when the build was done before.
+fn stop_after(bench: &Bench, delay: Duration, signal: &str) -> Option<Outcome> {
+    let mut command = bench.command(&["build", "c.jsonl", "--out", "index", "--threads", "1"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    std::thread::sleep(delay);
+    let sent = std::process::Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill");
+    let outcome = Outcome::of(child.wait_with_output().expect("an end"));
+    (sent.success() && outcome.code != Some(0)).then_some(outcome)
+}
+
+fn stopped_builds_end_like_undisturbed_ones(signal: &str, check: fn(&Outcome)) {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", ROWS);
+    bench.ok(&["build", "c.jsonl", "--out", "undisturbed", "--threads", "1"]);
+    let mut stopped = 0;
+    for step in 1..=12 {
+        if let Some(outcome) = stop_after(&bench, Duration::from_millis(step * 90), signal) {
+            check(&outcome);
+            bench.assert_no_index("index");
+            stopped += 1;
+        } else {
+            break;
+        }
+    }
+    assert!(stopped > 0, "every build was done before the signal came");
+    let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--threads", "1", "--json"]).json();
+    assert!(report["embedded"].as_u64().is_some_and(|rows| rows <= ROWS as u64), "{report}");
+    assert_eq!(vectors(&bench, "index"), vectors(&bench, "undisturbed"));
+    let left: Vec<_> = std::fs::read_dir(bench.path("index")).expect("the index").flatten().map(|e| e.file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".tmp")), "left behind: {left:?}");
+}
+
+#[test]
+fn ctrl_c_stops_cleanly_at_any_time() {
+    stopped_builds_end_like_undisturbed_ones("-INT", |outcome| {
+        assert_eq!(outcome.code, Some(130), "{outcome:?}");
+        if !outcome.stderr.is_empty() {
+            assert!(outcome.stderr.contains("run the same command again"), "{outcome:?}");
+        }
+    });
+}
+
+#[test]
+fn kill_loses_at_most_a_shard() {
+    stopped_builds_end_like_undisturbed_ones("-KILL", |outcome| assert_eq!(outcome.code, None, "{outcome:?}"));
+}
+
+#[test]
+fn a_finished_shard_is_never_embedded_again() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", ROWS);
+    let mut delay = Duration::from_millis(200);
+    let mut durable = 0;
+    // The state file names the rows that are durable; stop once there are some.
+    while durable == 0 {
+        assert!(stop_after(&bench, delay, "-KILL").is_some(), "the build ended before it had left a checkpoint to look at");
+        let staging = std::fs::read_dir(bench.path("index")).expect("the index").flatten().find(|e| e.file_name().to_string_lossy().ends_with(".tmp"));
+        let state = staging.and_then(|folder| std::fs::read_to_string(folder.path().join("build.json")).ok()).unwrap_or_default();
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap_or_default();
+        durable = state.pointer("/state/rows").or_else(|| state.pointer("/rows")).and_then(serde_json::Value::as_u64).unwrap_or(0);
+        delay += Duration::from_millis(100);
+    }
+    let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--threads", "1", "--json"]).json();
+    assert_eq!(report["embedded"], ROWS as u64 - durable);
+}
+
+#[test]
+fn another_model_or_corpus_starts_afresh() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", ROWS);
+    stop_after(&bench, Duration::from_millis(700), "-KILL").expect("stopped in time");
+    let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--json", "--set", "model.passage_prefix=passage: "]).json();
+    assert_eq!(report["embedded"], ROWS, "vectors of two prefixes were mixed");
+}
+
+#[test]
+fn two_builds_of_one_index_do_not_meet() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", ROWS);
+    let mut command = bench.command(&["build", "c.jsonl", "--out", "index", "--threads", "1"]);
+    let first = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    while !bench.path("index").join("LOCK").exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    bench.refused(&["build", "c.jsonl", "--out", "index", "--threads", "1"], 6, &["locked", "index"]);
+    assert_eq!(Outcome::of(first.wait_with_output().expect("an end")).code, Some(0));
+    assert_eq!(vectors(&bench, "index").len(), 64);
+}
