@@ -6,8 +6,10 @@ mod output;
 mod progress;
 
 use std::io::Write;
+use std::panic;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use clap::{Args, Parser, Subcommand};
 use hindsearch::config::Config;
@@ -77,9 +79,17 @@ enum Command {
     Completions(commands::completions::Args),
 }
 
+/// What the last panic said. Libraries that read damaged files are allowed to panic where it is caught and becomes an
+/// error; only what nobody caught is told.
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(cli) {
+    panic::set_hook(Box::new(|what| *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = what.to_string()));
+    let outcome = panic::catch_unwind(|| run(cli)).unwrap_or_else(|_| {
+        Err(Failure::internal(LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner)))
+    });
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {

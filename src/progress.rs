@@ -1,6 +1,6 @@
 //! Progress on stderr: what, how far, how fast, how long still. Silent when stderr is not a terminal.
 
-use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hindsearch::indexes::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -8,13 +8,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// One line that shows the current stage of a command.
 pub struct ProgressLine {
     quiet: bool,
-    current: RefCell<Option<(&'static str, ProgressBar)>>,
+    current: Mutex<Option<(&'static str, ProgressBar)>>,
 }
 
 impl ProgressLine {
     /// A line that stays silent when `quiet`.
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, current: RefCell::new(None) }
+        Self { quiet, current: Mutex::new(None) }
     }
 
     /// Shows `progress` of `stage`, whose unit is `unit`; a new stage ends the one before.
@@ -22,7 +22,7 @@ impl ProgressLine {
         if self.quiet {
             return;
         }
-        let mut current = self.current.borrow_mut();
+        let mut current = self.current();
         if current.as_ref().is_none_or(|(name, _)| *name != stage) {
             if let Some((_, done)) = current.take() {
                 done.finish();
@@ -37,9 +37,13 @@ impl ProgressLine {
         }
     }
 
+    fn current(&self) -> MutexGuard<'_, Option<(&'static str, ProgressBar)>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Leaves the last state on the screen.
     pub fn finish(&self) {
-        if let Some((_, bar)) = self.current.borrow_mut().take() {
+        if let Some((_, bar)) = self.current().take() {
             bar.finish();
         }
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::{Flat, Generation, IndexKind, Matrix, Result, Vectors};
+use crate::workers::cores;
+use crate::{Flat, Generation, Hnsw, HnswOptions, Matrix, Result, Vectors};
 
 /// A row found, with the inner product of its stored vector and the query.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,7 +59,8 @@ pub trait Index: Send + Sync {
     fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>>;
 }
 
-/// Opens the index of a generation: exact or approximate, as its manifest says.
+/// Opens the index of a generation: exact or approximate, as its manifest says. `expansion_search` is for a graph
+/// that should be walked with more or less effort than the manifest says.
 ///
 /// The caller has checked the generation's structure ([`Generation::verify`] with
 /// [`Depth::Structure`](crate::Depth::Structure)): a graph with damaged bytes must not be walked.
@@ -66,9 +68,16 @@ pub trait Index: Send + Sync {
 /// # Errors
 /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt) or
 /// [`Error::Incompatible`](crate::Error::Incompatible) for files that are not what the manifest says.
-pub fn open_index(generation: &Generation) -> Result<Box<dyn Index>> {
+pub fn open_index(generation: &Generation, expansion_search: Option<usize>) -> Result<Box<dyn Index>> {
     let matrix = Arc::new(Matrix::open(&generation.path().join("vectors"))?);
-    match generation.manifest().kind {
-        IndexKind::Flat | IndexKind::Hnsw => Ok(Box::new(Flat::new(matrix))),
+    match &generation.manifest().graph {
+        None => Ok(Box::new(Flat::new(matrix))),
+        Some(params) => {
+            let options = HnswOptions {
+                expansion_search: expansion_search.unwrap_or(params.expansion_search),
+                max_concurrency: cores(),
+            };
+            Ok(Box::new(Hnsw::open(&generation.path().join("graph"), matrix, options)?))
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! What is in a generation? The specification is `FORMAT.md`, section Manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -59,6 +61,27 @@ pub enum IndexKind {
     Flat,
     /// A navigable small-world graph is walked: approximate.
     Hnsw,
+}
+
+impl fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flat => "flat",
+            Self::Hnsw => "hnsw",
+        })
+    }
+}
+
+impl FromStr for IndexKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        [Self::Flat, Self::Hnsw].into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| Error::InvalidInput {
+            what: "index kind".into(),
+            expected: "`flat` or `hnsw`".into(),
+            found: format!("`{text}`"),
+        })
+    }
 }
 
 impl IndexKind {

@@ -27,6 +27,8 @@ pub struct OpenOptions {
     pub model: Option<ModelSource>,
     /// How to run it.
     pub embed: EmbedOptions,
+    /// Candidates that a graph keeps while it is walked; where it is not given, what reached the recall floor.
+    pub expansion_search: Option<usize>,
 }
 
 /// An open index with its corpus and its model.
@@ -53,7 +55,7 @@ impl Retriever {
         // Only bytes that are known to be right may reach the graph's unchecked code.
         generation.verify(Depth::Structure, &|_| (), &Interrupt::new())?;
         let corpus = CorpusStore::open(generation.path())?;
-        let index = open_index(&generation)?;
+        let index = open_index(&generation, options.expansion_search)?;
         if corpus.len() != index.len() {
             return Err(Error::Corrupt {
                 path: generation.path().to_path_buf(),

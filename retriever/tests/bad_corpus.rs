@@ -11,6 +11,9 @@ use corpus_files::{Check, Folder, arrow_file, arrow_stream, batch, gzip, parquet
 use hindsearch_indexes::ErrorKind;
 use hindsearch_retriever::corpus::CorpusReader;
 use hindsearch_retriever::{Error, Passage, Result};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
 
 /// Reads to the first error: the rows before it, and it.
 fn read_until_error(folder: &Folder, name: &str, bytes: impl AsRef<[u8]>) -> Check<(Vec<Passage>, Option<Error>)> {
@@ -143,6 +146,8 @@ fn a_file_that_is_no_corpus_is_refused_as_a_whole() -> Check {
         assert!(text.contains(&folder.path().join(name).display().to_string()), "{text}");
     }
     assert_eq!(read(&[], None).err().map(|error| error.kind()), Some(ErrorKind::InvalidInput));
+    let device = read(&["/dev/null".into()], None).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(device.contains("write the passages to a file first"), "{device}");
     let missing = read(&[folder.path().join("missing.jsonl")], None);
     assert_eq!(missing.err().map(|error| error.kind()), Some(ErrorKind::NotFound));
     Ok(())
@@ -239,7 +244,7 @@ fn a_columnar_file_cut_anywhere_is_an_error_and_never_a_shorter_corpus() -> Chec
 fn a_columnar_file_that_was_altered_is_an_error_or_a_corpus_but_never_a_crash() -> Check {
     let folder = Folder::new()?;
     for (name, bytes) in columnar(5)? {
-        for position in (0..bytes.len()).step_by(5) {
+        for position in 0..bytes.len() {
             for value in [bytes[position] ^ (1 << (position % 8)), 0xff] {
                 let mut altered = bytes.clone();
                 altered[position] = value;
@@ -247,6 +252,40 @@ fn a_columnar_file_that_was_altered_is_an_error_or_a_corpus_but_never_a_crash() 
                 assert!(error.is_some() || !passages.is_empty());
             }
         }
+    }
+    Ok(())
+}
+
+/// The decoder would reserve, and fill, what a page header says.
+#[test]
+fn a_page_header_that_claims_too_much_is_refused_before_the_page_is_read() -> Check {
+    let folder = Folder::new()?;
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let ids: ArrayRef = Arc::new(StringArray::from_iter_values((100..200).map(|id| id.to_string())));
+    let long = "x".repeat(1_500_000);
+    let texts = StringArray::from_iter_values((0..100).map(|row| if row == 0 { long.as_str() } else { "y" }));
+    let rows = batch(vec![("id", ids), ("text", Arc::new(texts))])?;
+    let mut writer = ArrowWriter::try_new(Vec::new(), rows.schema(), Some(properties))?;
+    writer.write(&rows)?;
+    let bytes = writer.into_inner()?;
+    assert_eq!(folder.read("a.parquet", &bytes)?.len(), 100);
+
+    // In Thrift's compact protocol: 0x15, an i32; 0x4c, a struct four fields on; numbers zigzag in groups of 7 bits.
+    // A dictionary page (type 2) says its size, its compressed size, and then how many values it has.
+    let find = |header: &dyn Fn(&[u8]) -> bool| bytes.windows(7).position(header).ok_or("the page header");
+    let long_text = find(&|window| window[..3] == [0x15, 4, 0x15] && window[3..6].iter().all(|byte| *byte >= 0x80))?;
+    let ids = find(&|window| window[..4] == [0x4c, 0x15, 0xc8, 1])?;
+    let cases: [(usize, &[u8], &str); 2] = [
+        (long_text + 3, &[0xfe, 0xff, 0xff, 0x7f], "to 134217727 bytes, more than 200 times, in column `text`"),
+        (ids + 2, &[0xfe, 0x7f], "a dictionary of 8191 values in 700 bytes, in column `id`"),
+    ];
+    for (at, value, message) in cases {
+        let mut altered = bytes.clone();
+        altered[at..at + value.len()].copy_from_slice(value);
+        let (passages, error) = read_until_error(&folder, "a.parquet", altered)?;
+        assert!(passages.is_empty());
+        let text = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(text.contains(message), "{text}");
     }
     Ok(())
 }

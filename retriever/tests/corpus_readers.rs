@@ -62,6 +62,7 @@ fn dpr_is_read_with_csv_quoting() -> Check {
 
     let reordered = "\"title\"\tid\turl\ttext\r\nAaron\t1\tu\tx\r\n";
     assert_eq!(folder.read("reordered.tsv", reordered)?, [passage("1", Some("\"Aaron\""), "x")]);
+    assert_eq!(folder.read("contents.tsv", "id\tcontents\n1\t\"T\nx\"\n")?, [passage("1", Some("T"), "x")]);
     Ok(())
 }
 
@@ -180,7 +181,12 @@ fn progress_ends_at_the_bytes_on_disk() -> Check {
     let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..5000));
     let columns =
         batch(vec![("id", ids.clone()), ("text", arrow::compute::cast(&ids, &arrow::datatypes::DataType::Utf8)?)])?;
-    let paths = [folder.file("a.jsonl.gz", gzip(lines)?)?, folder.file("b.parquet", parquet(&[columns])?)?];
+    let columns = [columns];
+    let paths = [
+        folder.file("a.jsonl.gz", gzip(lines)?)?,
+        folder.file("b.parquet", parquet(&columns)?)?,
+        folder.file("c.arrow", arrow_file(&columns)?)?,
+    ];
     let length = paths.iter().map(|path| path.metadata().map(|data| data.len())).sum::<Result<u64, _>>()?;
     let mut reader = CorpusReader::open(&paths, None)?;
     let mut last = 0;
@@ -190,7 +196,7 @@ fn progress_ends_at_the_bytes_on_disk() -> Check {
         last = reader.progress().done;
     }
     assert_eq!((reader.progress().done, reader.progress().total), (length, Some(length)));
-    assert_eq!(reader.rows(), 10_000);
+    assert_eq!(reader.rows(), 15_000);
     Ok(())
 }
 

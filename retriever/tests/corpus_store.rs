@@ -265,6 +265,7 @@ fn files_cut_anywhere_are_refused() -> Check {
         let path = folder.path().join(name);
         let whole = fs::read(&path)?;
         for length in (0..whole.len()).step_by(4093).chain(whole.len() - 600..whole.len()) {
+            fs::remove_file(&path)?;
             fs::write(&path, &whole[..length])?;
             let error = CorpusStore::open(folder.path()).err().ok_or(format!("{name} cut at {length} was opened"))?;
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{name} cut at {length}: {error}");
@@ -325,6 +326,17 @@ fn another_format_version_is_refused_as_such() -> Check {
     replace("ids", b"hindsids\x01", b"hindsids\x02")?;
     let error = CorpusStore::open(folder.path()).err().ok_or("opened")?;
     assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
+    Ok(())
+}
+
+#[test]
+fn files_of_two_corpora_are_not_mixed() -> Check {
+    let (first, second) = (Folder::new()?, Folder::new()?);
+    store(&first, "a.jsonl", many(50))?;
+    store(&second, "a.jsonl", many(50).replace("Title", "title"))?;
+    fs::rename(second.path().join("ids"), first.path().join("ids"))?;
+    let error = CorpusStore::open(first.path()).err().ok_or("opened")?;
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     Ok(())
 }
 

@@ -65,7 +65,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         corpus: args.corpus,
         format: args.format,
         out: args.out,
-        model: super::model_source(&settings, None)?,
+        model: super::model_source(context, &settings, None)?,
         embed: super::embed_options(&settings),
         index: IndexOptions {
             kind: settings.index.kind,

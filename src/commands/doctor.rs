@@ -103,7 +103,7 @@ fn runtime() -> Check {
 /// Opens the model of the settings and embeds one word with it.
 fn model(context: &Context) -> Check {
     let tried = || -> Result<String, Failure> {
-        let source = super::model_source(&context.config, None)?;
+        let source = super::model_source(context, &context.config, None)?;
         let embedder = Embedder::open(&source, super::embed_options(&context.config))?;
         embedder.embed(&["radium"], InputKind::Query)?;
         Ok(format!("{source}: {} values, {}", embedder.card().dimensions, embedder.fingerprint().queries.file))

@@ -58,7 +58,7 @@ pub struct Args {
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut settings = context.config.clone();
     settings.embed.threads = args.threads.unwrap_or(settings.embed.threads);
-    let source = super::model_source(&settings, args.model.as_deref())?;
+    let source = super::model_source(context, &settings, args.model.as_deref())?;
     let texts = match &args.file {
         None => args.text.clone(),
         Some(path) if path.as_os_str() == "-" => std::io::stdin().lines().collect::<Result<_, _>>()?,

@@ -89,12 +89,12 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
     if !questions.iter().any(|q| has_gold(q, gold)) {
         return Err(Failure::Usage(format!("`{}`: no question has gold of this kind; try `--gold auto` or `--qrels`", args.questions.display())));
     }
-    let retriever = Retriever::open(&args.index, open_options(context, args.model.as_deref())?)?;
+    let retriever = Retriever::open(&args.index, open_options(context, args.model.as_deref(), args.effort)?)?;
     let mut cutoffs: Vec<usize> = args.cutoffs.iter().map(|&k| k as usize).collect();
     cutoffs.sort_unstable();
     cutoffs.dedup();
     let top_k = cutoffs.iter().copied().max().unwrap_or(0).max(10);
-    let params = SearchParams { top_k, effort: args.effort, threads: context.config.search.threads };
+    let params = SearchParams { top_k, effort: None, threads: context.config.search.threads };
 
     let (progress, start) = (context.progress(), Instant::now());
     let mut rankings = Vec::with_capacity(questions.len());

@@ -75,12 +75,29 @@ pub fn write_whole(
     Ok(())
 }
 
-/// The model that the settings name, or the one of a `--model` flag.
+/// The model that the settings name, or the one of a `--model` flag. One on the hub is fetched first, where this program
+/// was built to do so.
 ///
 /// # Errors
-/// A name that is neither a folder nor a hub id.
-pub fn model_source(settings: &Config, flag: Option<&str>) -> Result<ModelSource, Failure> {
-    Ok(flag.unwrap_or(&settings.model.source).parse::<ModelSource>()?)
+/// A name that is neither a folder nor a hub id; a hub that cannot be reached.
+pub fn model_source(context: &Context, settings: &Config, flag: Option<&str>) -> Result<ModelSource, Failure> {
+    let source = flag.unwrap_or(&settings.model.source).parse::<ModelSource>()?;
+    #[cfg(feature = "hub")]
+    if matches!(source, ModelSource::Hub { .. }) {
+        use hindsearch::retriever::embed::{Fetch, HubSettings};
+        let wanted = embed_options(settings);
+        let progress = context.progress();
+        source.fetch(&Fetch {
+            settings: &HubSettings::from_env(),
+            precisions: &[wanted.query_precision, wanted.passage_precision],
+            progress: &|step| progress.show("fetching the model", "bytes", step),
+            interrupt: &context.interrupt,
+        })?;
+        progress.finish();
+    }
+    #[cfg(not(feature = "hub"))]
+    let _ = context;
+    Ok(source)
 }
 
 /// How the settings want the model run. Their values have been checked when they were resolved.

@@ -49,11 +49,11 @@ pub struct Args {
 /// # Errors
 /// A missing or damaged index, another model, unreadable queries.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let retriever = Retriever::open(&args.index, open_options(context, args.model.as_deref())?)?;
+    let retriever = Retriever::open(&args.index, open_options(context, args.model.as_deref(), args.effort)?)?;
     let search = &context.config.search;
     let params = SearchParams {
         top_k: args.top_k.map_or(search.top_k, |k| k as usize),
-        effort: args.effort,
+        effort: None,
         threads: search.threads,
     };
     let mut out = context.out();
@@ -99,12 +99,13 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
 }
 
 /// How commands that search open an index.
-pub fn open_options(context: &Context, model: Option<&str>) -> Result<OpenOptions, Failure> {
+pub fn open_options(context: &Context, model: Option<&str>, effort: Option<usize>) -> Result<OpenOptions, Failure> {
     let settings = &context.config;
     let named = model.or_else(|| (settings.model.source != "default").then_some(settings.model.source.as_str()));
     Ok(OpenOptions {
-        model: named.map(|name| name.parse()).transpose()?,
+        model: named.map(|name| super::model_source(context, settings, Some(name))).transpose()?,
         embed: super::embed_options(settings),
+        expansion_search: effort,
     })
 }
 

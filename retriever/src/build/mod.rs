@@ -155,8 +155,11 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
     let mut manifest =
         Manifest::new(options.index.kind, corpus.len(), embedder.dimensions(), options.index.element_type);
     if options.index.kind == IndexKind::Hnsw {
+        let queries = graph::queries(&embedder, &corpus, interrupt)?;
         let shown = |progress| on_stage(Stage::Graph, progress);
-        graph::build(&options.index, &graph::Inputs { embedder: &embedder, corpus: &corpus, staging: &staging }, &mut manifest, &shown, interrupt)?;
+        graph::build(&options.index, staging.path(), &queries, &mut manifest, &shown, interrupt)?;
+    } else {
+        forget_graph(&staging.path().join("graph"))?;
     }
     let provenance = Provenance {
         corpus: corpus.summary().clone(),
@@ -227,6 +230,14 @@ fn store_corpus(
         state.save(staging)?;
     }
     CorpusStore::open(staging.path())
+}
+
+/// Removes the graph of an earlier attempt that asked for one.
+fn forget_graph(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        _ => Ok(()),
+    }
 }
 
 /// Measures an int8 graph for passages against the fp32 graph beside it, where there is one, and opens the model with

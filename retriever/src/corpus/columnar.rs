@@ -1,8 +1,7 @@
 //! Parquet and Arrow IPC: the same fields as JSON lines, one column each.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek};
-use std::mem;
+use std::io::{self, BufRead, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,12 +11,12 @@ use arrow::array::{Array, AsArray, RecordBatch, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
-use arrow::ipc::reader::{FileReader, StreamReader};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::ParquetMetaData;
 
 use super::fields::{Fields, MAX_LINE, Problem, SHAPES};
+use super::ipc::{FileBatches, StreamBatches};
 use super::lines::{Counter, FREE_EXPANSION, MAX_RATIO};
 use super::pages;
 use crate::{Error, Passage, Result};
@@ -80,16 +79,14 @@ impl Columnar {
         let length = file.metadata().map_err(Error::io("read", path))?.len();
         let mut file = BufReader::new(file);
         let is_file = file.fill_buf().map_err(Error::io("read", path))?.starts_with(b"ARROW1");
-        let (batches, schema) = guarded(|| {
-            Ok::<_, ArrowError>(if is_file {
-                let reader = FileReader::try_new(file, None)?;
-                let schema = reader.schema();
-                (Box::new(reader) as Batches, schema)
+        let (batches, schema) = guarded(|| -> Result<(Batches, _), ArrowError> {
+            if is_file {
+                let (batches, schema) = FileBatches::open(file.into_inner())?;
+                Ok((Box::new(batches), schema))
             } else {
-                let reader = StreamReader::try_new(file, None)?;
-                let schema = reader.schema();
-                (Box::new(WholeStream { reader, ended: false }) as Batches, schema)
-            })
+                let (batches, schema) = StreamBatches::open(file)?;
+                Ok((Box::new(batches), schema))
+            }
         })
         .map_err(|error| damage(path, "Arrow", error))?;
         check_schema(path, &schema)?;
@@ -169,10 +166,12 @@ impl Columnar {
         let passage = columns.fields(row).into_passage()?;
         self.next += 1;
         self.rows += 1;
-        if let Some(promised) = self.promised.filter(|promised| *promised > 0) {
-            let share = self.rows as f64 / promised as f64;
-            self.counter.store((share * self.length as f64) as u64, Ordering::Relaxed);
-        }
+        let done = match self.promised {
+            Some(promised) => (self.rows as f64 / promised as f64 * self.length as f64) as u64,
+            // Arrow is not compressed: text counts as what it is on disk.
+            None => self.text_bytes,
+        };
+        self.counter.store(done.min(self.length), Ordering::Relaxed);
         Ok(Some(passage))
     }
 }
@@ -226,46 +225,6 @@ impl Columns {
 
 fn value(column: &StringViewArray, row: usize) -> Option<&str> {
     column.is_valid(row).then(|| column.value(row))
-}
-
-/// A stream that must end with its end mark: without it, record batches may be missing.
-struct WholeStream {
-    reader: StreamReader<BufReader<File>>,
-    ended: bool,
-}
-
-impl WholeStream {
-    /// Whether the reader stopped behind an end mark, and not only because the file ended there.
-    fn saw_end_mark(&mut self, start: u64) -> io::Result<bool> {
-        let file = self.reader.get_mut();
-        let mut mark = [0; 8];
-        if file.stream_position()? < start + mark.len() as u64 {
-            return Ok(false);
-        }
-        file.seek_relative(-(mark.len() as i64))?;
-        file.read_exact(&mut mark)?;
-        Ok(mark == [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0])
-    }
-}
-
-impl Iterator for WholeStream {
-    type Item = Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let start = match self.reader.get_mut().stream_position() {
-            Ok(start) => start,
-            Err(error) => return Some(Err(error.into())),
-        };
-        let batch = self.reader.next();
-        if batch.is_some() || mem::replace(&mut self.ended, true) {
-            return batch;
-        }
-        match self.saw_end_mark(start) {
-            Ok(true) => None,
-            Ok(false) => Some(Err(ArrowError::IpcError("a stream without its end mark: is it cut short?".into()))),
-            Err(error) => Some(Err(error.into())),
-        }
-    }
 }
 
 /// The decoders return errors for nearly all damage; a panic in them is one more error.

@@ -92,8 +92,9 @@ fn by_magic(head: &[u8]) -> Option<Format> {
 /// A header names its columns; without one, the first line is a passage.
 fn tsv(text: &str) -> Format {
     let header = text.lines().next().unwrap_or_default();
-    let mut names = header.split('\t').map(|name| name.trim_matches('"'));
-    if names.any(|name| name == "id") && header.contains("text") { Format::Dpr } else { Format::MsMarco }
+    let names: Vec<_> = header.split('\t').map(|name| name.trim_matches('"')).collect();
+    let has = |name| names.contains(&name);
+    if has("id") && (has("text") || has("contents")) { Format::Dpr } else { Format::MsMarco }
 }
 
 impl fmt::Display for Format {

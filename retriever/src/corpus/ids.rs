@@ -7,25 +7,29 @@
 //! 8   4   format version, u32
 //! 12  4   zero
 //! 16  8   rows, u64
-//! 24  32  BLAKE3 of the pairs
-//! 56  8   first 8 bytes of the BLAKE3 of bytes 0..56
-//! 64  16n pairs: hash u64, row u64, sorted; numbers are little-endian
+//! 24  32  BLAKE3 of the corpus, so that ids and passages of two corpora are not mixed up
+//! 56  32  BLAKE3 of the pairs
+//! 88  8   first 8 bytes of the BLAKE3 of bytes 0..88
+//! 96  16n pairs: hash u64, row u64, sorted; numbers are little-endian
 //! ```
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hindsearch_indexes::{Access, Interrupt, MappedFile};
 
 use super::pending::PendingFile;
+use super::store::CorpusSummary;
 use crate::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"hindsids";
 const VERSION: u32 = 1;
-const HEADER: usize = 64;
+const HEADER: usize = 96;
+const CHECKSUM: Range<usize> = 56..88;
 const PAIR: usize = 16;
 /// Pairs sorted in memory at a time: 64 MiB.
 const RUN: usize = 4 << 20;
@@ -67,11 +71,12 @@ impl IdsWriter {
         Ok(())
     }
 
-    /// Merges all pairs into `file`. `same_hash` is called with each two rows whose ids have the same hash, so that
+    /// Merges all pairs into `file`. `corpus` is the hash of the corpus, in hex. `same_hash` is called with each two rows whose ids have the same hash, so that
     /// it can refuse those whose ids are the same.
     pub fn finish(
         mut self,
         file: &mut PendingFile,
+        corpus: &str,
         interrupt: &Interrupt,
         mut same_hash: impl FnMut(u64, u64) -> Result<()>,
     ) -> Result<()> {
@@ -102,16 +107,19 @@ impl IdsWriter {
         checksum.update(&chunk);
         file.write_all(&chunk).map_err(failed("write"))?;
         file.seek(SeekFrom::Start(0)).map_err(failed("write"))?;
-        file.write_all(&header(self.rows, checksum.finalize().as_bytes())).map_err(failed("write"))?;
+        file.write_all(&header(self.rows, corpus, checksum.finalize().as_bytes())).map_err(failed("write"))?;
         file.sync()
     }
 }
 
-fn header(rows: u64, checksum: &[u8; 32]) -> Vec<u8> {
+fn header(rows: u64, corpus: &str, checksum: &[u8]) -> Vec<u8> {
     let mut header = MAGIC.to_vec();
     header.extend_from_slice(&VERSION.to_le_bytes());
     header.extend_from_slice(&[0; 4]);
     header.extend_from_slice(&rows.to_le_bytes());
+    // What is no hash cannot be the hash of a corpus; zeros cannot either.
+    let corpus = blake3::Hash::from_hex(corpus).unwrap_or(blake3::Hash::from_bytes([0; 32]));
+    header.extend_from_slice(corpus.as_bytes());
     header.extend_from_slice(checksum);
     let own = blake3::hash(&header);
     header.extend_from_slice(&own.as_bytes()[..8]);
@@ -183,14 +191,14 @@ fn pair(bytes: &[u8; PAIR]) -> Pair {
 /// The ids of a corpus, mapped.
 pub(super) struct Ids {
     file: MappedFile,
-    rows: u64,
 }
 
 impl Ids {
-    /// Checks the header and the length; `rows` is what the store holds.
-    pub fn open(path: &Path, rows: u64) -> Result<Self> {
+    /// Checks the header and the length against the corpus they belong to.
+    pub fn open(path: &Path, corpus: &CorpusSummary) -> Result<Self> {
+        let rows = corpus.rows;
         let file = MappedFile::open(path, Access::Random)?;
-        let ids = Self { file, rows };
+        let ids = Self { file };
         let bytes = ids.file.as_ref();
         let expected_length = rows.checked_mul(PAIR as u64).and_then(|length| length.checked_add(HEADER as u64));
         if expected_length != Some(bytes.len() as u64) {
@@ -208,9 +216,8 @@ impl Ids {
                 remedy: "build the index again, or use the version of hindsearch that made it".into(),
             });
         }
-        let checksum = bytes[24..56].first_chunk::<32>().copied().unwrap_or_default();
-        if bytes[..HEADER] != header(rows, &checksum) {
-            return Err(ids.damage(format!("a header for {rows} rows"), "another header".into()));
+        if bytes[..HEADER] != header(rows, &corpus.blake3, &bytes[CHECKSUM]) {
+            return Err(ids.damage(format!("the ids of the corpus {}", corpus.blake3), "another header".into()));
         }
         Ok(ids)
     }
@@ -231,7 +238,7 @@ impl Ids {
             interrupt.check()?;
             checksum.update(chunk);
         }
-        if checksum.finalize().as_bytes()[..] != bytes[24..56] {
+        if checksum.finalize().as_bytes()[..] != bytes[CHECKSUM] {
             return Err(self.damage("the pairs that were written".into(), "another checksum".into()));
         }
         Ok(())
@@ -242,7 +249,6 @@ impl Ids {
     }
 
     fn pairs(&self) -> &[[u8; PAIR]] {
-        debug_assert_eq!(self.file.as_ref().len() as u64, HEADER as u64 + self.rows * PAIR as u64);
         self.file.as_ref()[HEADER..].as_chunks().0
     }
 }
@@ -250,6 +256,10 @@ impl Ids {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn corpus() -> CorpusSummary {
+        CorpusSummary { rows: 1000, blake3: blake3::hash(b"a corpus").to_hex().to_string(), bytes: 0 }
+    }
 
     /// Runs that are spilled and merged give the same file as one run in memory.
     #[test]
@@ -267,7 +277,7 @@ mod tests {
                 same.push((first, second));
                 Ok(())
             };
-            ids.finish(&mut file, &Interrupt::new(), note).expect("a merge");
+            ids.finish(&mut file, &corpus().blake3, &Interrupt::new(), note).expect("a merge");
             file.publish().expect("a name");
             same.sort_unstable();
             assert_eq!(same, (0..10).map(|row| (row, row + 990)).collect::<Vec<_>>());
@@ -275,10 +285,13 @@ mod tests {
         };
         assert_eq!(write("spilled", 64), write("whole", 4096));
 
-        let ids = Ids::open(&folder.path().join("spilled"), 1000).expect("sound ids");
+        let ids = Ids::open(&folder.path().join("spilled"), &corpus()).expect("sound ids");
         ids.verify(&Interrupt::new()).expect("an equal checksum");
         assert_eq!(ids.candidates("id 3").collect::<Vec<_>>(), [3, 993]);
         assert_eq!(ids.candidates("id 500").collect::<Vec<_>>(), [500]);
         assert_eq!(ids.candidates("id 990").count(), 0);
+
+        let other = CorpusSummary { blake3: blake3::hash(b"another corpus").to_hex().to_string(), ..corpus() };
+        assert!(matches!(Ids::open(&folder.path().join("spilled"), &other), Err(Error::Corrupt { .. })));
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | which formats are there, and how is a file's format found? | `format` |
 //! | how are compressed bytes turned into lines, within limits? | `lines` |
-//! | what makes a record a passage? | `fields`, `jsonl`, `tsv`, `columnar`, `pages` |
+//! | what makes a record a passage? | `fields`, `jsonl`, `tsv`, `columnar` with `ipc` and `pages` |
 //! | how do several files become one stream of rows? | `reader` |
 //! | what can be asked of a corpus on disk? | `store` |
 //! | where in the mapped file are the bytes of a row? | `passages`, `block` |
@@ -20,6 +20,7 @@ mod fields;
 mod format;
 mod hash;
 mod ids;
+mod ipc;
 mod jsonl;
 mod lines;
 mod pages;

@@ -45,11 +45,20 @@ impl CorpusReader {
     ///
     /// # Errors
     /// [`Error::InvalidInput`] without files, [`Error::Io`] when one cannot be read, [`Error::File`] when one is
-    /// empty or of no known format. What is inside is only looked at when it is read.
+    /// empty, a pipe, or of no known format. What is inside is only looked at when it is read.
     pub fn open(paths: &[PathBuf], format: Option<Format>) -> Result<Self> {
         let mut parts = Vec::new();
         for path in expand(paths)? {
-            let length = fs::metadata(&path).map_err(Error::io("read", &path))?.len();
+            let metadata = fs::metadata(&path).map_err(Error::io("read", &path))?;
+            if !metadata.is_file() {
+                return Err(Error::File {
+                    path,
+                    expected: "a file or a folder".into(),
+                    found: "a pipe or a device, which cannot be read twice".into(),
+                    remedy: "write the passages to a file first".into(),
+                });
+            }
+            let length = metadata.len();
             let (head, compression) = head(&path)?;
             let format = format.map_or_else(|| Format::detect(&path, &head), Ok)?;
             if compression != Compression::None && matches!(format, Format::Parquet | Format::Arrow) {

@@ -39,7 +39,7 @@ impl CorpusStore {
     /// wrote it.
     pub fn open(folder: &Path) -> Result<Self> {
         let passages = Passages::open(&folder.join("passages"))?;
-        let ids = Ids::open(&folder.join("ids"), passages.summary().rows)?;
+        let ids = Ids::open(&folder.join("ids"), passages.summary())?;
         Ok(Self { passages, ids })
     }
 

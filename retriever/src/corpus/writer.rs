@@ -50,7 +50,7 @@ impl CorpusStore {
         // The ids are compared in the file itself: a hash alone cannot tell a duplicate from an accident.
         let written = Passages::open(passages.path())?;
         let mut id_file = PendingFile::create(&folder.join("ids"))?;
-        ids.finish(&mut id_file, interrupt, |first, second| {
+        ids.finish(&mut id_file, &summary.blake3, interrupt, |first, second| {
             let id = written.id(first)?;
             if id != written.id(second)? {
                 return Ok(());
