@@ -243,3 +243,13 @@ fn names_are_read_as_folders_or_hub_ids() {
         assert_eq!(ModelSource::parse(folder), ModelSource::Folder(folder.into()));
     }
 }
+
+#[cfg(not(feature = "rten"))]
+#[test]
+fn a_runtime_that_was_not_built_in_is_unavailable() {
+    let folder = model_folder(&[("model.onnx", lookup_graph(&table()))]);
+    let options = EmbedOptions { backend: hindsearch_retriever::embed::Backend::Rten, ..EmbedOptions::default() };
+    let error = open(folder.path(), options).err().expect("an error");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_says(&error, &["`rten`", "feature"]);
+}

@@ -79,7 +79,8 @@ pub fn measure(
     } else {
         (Precision::Fp32, &mixed, mrr_mixed)
     };
-    let shared = |(a, b): (&Vec<usize>, &Vec<usize>)| a.iter().filter(|at| b.contains(at)).count() as f64 / a.len() as f64;
+    let shared =
+        |(a, b): (&Vec<usize>, &Vec<usize>)| a.iter().filter(|at| b.contains(at)).count() as f64 / a.len() as f64;
     let gate = Gate {
         passages: passages.len(),
         queries: queries.len(),
@@ -94,7 +95,8 @@ pub fn measure(
             what: format!("the int8 graph of `{source}`"),
             expected: format!("a mean reciprocal rank of at least {:.3} (fp32 less {TOLERANCE})", mrr_fp32 - TOLERANCE),
             found: format!("{best:.3} on {} passages of this corpus", passages.len()),
-            remedy: "build with the fp32 graph (`--set model.passage_precision=fp32`), or quantise the model again".into(),
+            remedy: "build with the fp32 graph (`--set model.passage_precision=fp32`), or quantise the model again"
+                .into(),
         });
     }
     Ok(gate)

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hindsearch_indexes::{
-    Flat, GraphParams, Hnsw, HnswBuilder, HnswOptions, Interrupt, Manifest, Matrix, OnProgress, Recall, RecallTarget, Vectors,
-    choose_expansion,
+    Flat, GraphParams, Hnsw, HnswBuilder, HnswOptions, Interrupt, Manifest, Matrix, OnProgress, Recall, RecallTarget,
+    Vectors, choose_expansion,
 };
 
 use super::{IndexOptions, held_out};

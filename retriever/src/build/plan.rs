@@ -102,8 +102,18 @@ impl Plan {
             _ => Ok(()),
         };
         let disk = format!("disk of `{}`", options.out.display());
-        short(disk, self.disk_needed, self.disk_free, "free some space, choose another `--out`, or a smaller `--element-type`")?;
-        short("memory".into(), self.memory_needed, self.memory_free, "close other programs, or build `--index flat`, which needs no graph in memory")
+        short(
+            disk,
+            self.disk_needed,
+            self.disk_free,
+            "free some space, choose another `--out`, or a smaller `--element-type`",
+        )?;
+        short(
+            "memory".into(),
+            self.memory_needed,
+            self.memory_free,
+            "close other programs, or build `--index flat`, which needs no graph in memory",
+        )
     }
 }
 

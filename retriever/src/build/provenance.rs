@@ -41,7 +41,11 @@ pub struct ModelRecord {
 impl ModelRecord {
     /// What `embedder`, opened from `source`, is.
     pub fn new(source: &ModelSource, embedder: &Embedder) -> Self {
-        Self { source: source.absolute().to_string(), card: embedder.card().clone(), fingerprint: embedder.fingerprint().clone() }
+        Self {
+            source: source.absolute().to_string(),
+            card: embedder.card().clone(),
+            fingerprint: embedder.fingerprint().clone(),
+        }
     }
 
     /// Options that open the same model for queries alone; what `wishes` asks for wins.

@@ -32,8 +32,8 @@ impl Job<'_> {
             state.mean = Some(mean(embedder, corpus, interrupt)?);
             state.save(staging)?;
         }
-        let spec = MatrixSpec::new(embedder.dimensions(), self.element_type)
-            .with_mean(state.mean.clone().unwrap_or_default());
+        let spec =
+            MatrixSpec::new(embedder.dimensions(), self.element_type).with_mean(state.mean.clone().unwrap_or_default());
         let first = state.rows;
         let mut writer =
             if first == 0 { MatrixWriter::create(&path, spec)? } else { MatrixWriter::resume(&path, spec, first)? };

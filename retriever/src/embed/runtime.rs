@@ -192,7 +192,10 @@ fn sorted_entries(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> 
 fn start(library: &Path) -> Result<Environment, String> {
     let builder = ort::init_from(library).map_err(|e| match e {
         // The other variants name the path again.
-        ort::LoadDynamicError::Dlopen { error, .. } => error.to_string(),
+        ort::LoadDynamicError::Dlopen { error, .. } => match std::error::Error::source(&error) {
+            Some(reason) => reason.to_string(),
+            None => error.to_string(),
+        },
         ort::LoadDynamicError::BadVersion { version_str, .. } => {
             format!("version {version_str} is too old, 1.{} or newer is needed", ort::MINOR_VERSION)
         }

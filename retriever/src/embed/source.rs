@@ -96,7 +96,11 @@ fn default_folder() -> Result<PathBuf> {
     let places: Vec<PathBuf> = caches.iter().map(|cache| cache.join("models").join(DEFAULT_MODEL)).collect();
     places.iter().find(|folder| folder.is_dir()).cloned().ok_or_else(|| {
         let places: Vec<_> = places.iter().map(|folder| format!("`{}`", folder.display())).collect();
-        let looked = if places.is_empty() { "no `.cache/hindsearch` from the current folder upward".into() } else { places.join(", ") };
+        let looked = if places.is_empty() {
+            "no `.cache/hindsearch` from the current folder upward".into()
+        } else {
+            places.join(", ")
+        };
         Error::NotFound {
             what: format!("the default model, {DEFAULT_MODEL},"),
             remedy: format!("looked in {looked}; run `make setup`, or name a model folder"),

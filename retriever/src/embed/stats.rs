@@ -16,7 +16,7 @@ pub struct EmbedStats {
     pub truncated: u64,
     /// Runs of the model.
     pub batches: u64,
-    /// Processor time of the workers.
+    /// Processor time of the workers. rten computes on threads of its own, which are not counted.
     pub cpu: Duration,
     /// Time during which at least one call was under way.
     pub wall: Duration,

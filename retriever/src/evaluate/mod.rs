@@ -116,7 +116,13 @@ pub fn evaluate(questions: &[Question], rankings: &[Vec<Ranked>], gold: Gold, cu
         .enumerate()
         .map(|(at, name)| (name, estimate(&per_question.iter().map(|q| q.measures[at].1).collect::<Vec<_>>())))
         .collect();
-    Report { gold, questions: per_question.len(), skipped: questions.len() - per_question.len(), measures, per_question }
+    Report {
+        gold,
+        questions: per_question.len(),
+        skipped: questions.len() - per_question.len(),
+        measures,
+        per_question,
+    }
 }
 
 fn score(question: &Question, ranking: &[Ranked], gold: Gold, cutoffs: &[usize]) -> QuestionScore {
@@ -161,5 +167,9 @@ fn estimate(values: &[f64]) -> Estimate {
         .map(|_| mean((0..values.len()).map(|_| values[random.random_range(0..values.len())]).sum()))
         .collect();
     means.sort_by(f64::total_cmp);
-    Estimate { mean: mean(values.iter().sum()), low: means[RESAMPLES / 40], high: means[RESAMPLES - 1 - RESAMPLES / 40] }
+    Estimate {
+        mean: mean(values.iter().sum()),
+        low: means[RESAMPLES / 40],
+        high: means[RESAMPLES - 1 - RESAMPLES / 40],
+    }
 }

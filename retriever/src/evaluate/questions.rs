@@ -97,7 +97,9 @@ fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Line>> + use<>> {
                     line.text = text.to_owned();
                     Ok(line)
                 }
-                Err(error) => Err(line.error("UTF-8", format!("a broken character at byte {} of the line", error.valid_up_to()))),
+                Err(error) => {
+                    Err(line.error("UTF-8", format!("a broken character at byte {} of the line", error.valid_up_to())))
+                }
             });
         }
         None
@@ -114,7 +116,10 @@ fn from_json(line: &Line) -> Result<Question> {
     let id = value.get("id").or_else(|| value.get("_id")).and_then(text_of);
     let text = value.get("question").or_else(|| value.get("text")).and_then(Value::as_str);
     let (Some(id), Some(text)) = (id, text) else {
-        return Err(line.error("`id` and `question` (FlashRAG), or `_id` and `text` (BEIR)", format!("the keys {}", keys(&value))));
+        return Err(line.error(
+            "`id` and `question` (FlashRAG), or `_id` and `text` (BEIR)",
+            format!("the keys {}", keys(&value)),
+        ));
     };
     let list = |value: Option<&Value>, key: &str| -> Result<Vec<String>> {
         match value {
@@ -123,7 +128,9 @@ fn from_json(line: &Line) -> Result<Question> {
                 .iter()
                 .map(|item| text_of(item).ok_or_else(|| line.error(format!("text in `{key}`"), item.to_string())))
                 .collect(),
-            Some(other) => text_of(other).map(|one| vec![one]).ok_or_else(|| line.error(format!("a list in `{key}`"), other.to_string())),
+            Some(other) => text_of(other)
+                .map(|one| vec![one])
+                .ok_or_else(|| line.error(format!("a list in `{key}`"), other.to_string())),
         }
     };
     let metadata = value.get("metadata");
@@ -162,7 +169,12 @@ fn judge(questions: &mut [Question], qrels: &Path) -> Result<()> {
         let (question, passage, relevance) = match columns[..] {
             ["query-id", "corpus-id", "score"] => continue,
             [question, passage, relevance] | [question, _, passage, relevance] => (question, passage, relevance),
-            _ => return Err(line.error("three columns (BEIR) or four (TREC)", format!("{} in {}", columns.len(), excerpt(&line.text)))),
+            _ => {
+                return Err(line.error(
+                    "three columns (BEIR) or four (TREC)",
+                    format!("{} in {}", columns.len(), excerpt(&line.text)),
+                ));
+            }
         };
         let relevance: f64 = relevance
             .parse()

@@ -105,6 +105,14 @@ pub fn lookup_graph(table: &[[f32; 3]]) -> Vec<u8> {
     graph(&nodes, &[weights], &["input_ids", "attention_mask"], ("last_hidden_state", FLOAT, 3))
 }
 
+/// Texts of one to `longest` words, without order in their lengths.
+pub fn texts(count: usize, longest: usize) -> Vec<String> {
+    let word = |i: usize| WORDS[4 + i % 8];
+    (0..count)
+        .map(|i| (0..1 + i * 7919 % longest).map(|j| word(i * 31 + j * j)).collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
 /// Raw bytes of the table.
 pub fn floats(table: &[[f32; 3]]) -> Vec<u8> {
     table.iter().flatten().flat_map(|x| x.to_le_bytes()).collect()
@@ -144,6 +152,12 @@ pub fn node(op: &str, inputs: &[&str], output: &str) -> Vec<u8> {
     inputs.iter().for_each(|input| bytes(&mut node, 1, input.as_bytes()));
     bytes(&mut node, 2, output.as_bytes());
     bytes(&mut node, 4, op.as_bytes());
+    node
+}
+
+/// Adds an output to a node.
+pub fn with_output(mut node: Vec<u8>, output: &str) -> Vec<u8> {
+    bytes(&mut node, 2, output.as_bytes());
     node
 }
 
