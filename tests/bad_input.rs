@@ -121,7 +121,10 @@ fn an_index_of_another_model() {
     bench.ok(&["build", "c.jsonl", "--out", "index"]);
     let prefix = ["search", "index", "river", "--set", "model.query_prefix=query: "];
     bench.refused(&prefix, 5, &["query prefix", "query: ", "--model"]);
-    bench.refused(&["search", "index", "river", "--model", "default"], 5, &["dimensions", "32", "384"]);
+    // Another model, of the same precision.
+    bench.ok(&["build", "c.jsonl", "--out", "eight", "--set", "model.query_precision=int8", "--set", "model.passage_precision=int8"]);
+    bench.refused(&["search", "eight", "river", "--model", "default"], 5, &["dimensions", "32", "384"]);
+    bench.refused(&["search", "index", "river", "--model", "default"], 3, &["fp32"]);
     bench.refused(&["search", "index", "river", "--set", "model.pooling=cls"], 5, &["pooling"]);
 }
 

@@ -52,12 +52,16 @@ fn the_sample_questions_are_answered_from_the_sample_corpus() {
 }
 
 #[test]
-fn a_recall_floor_that_is_not_met_fails_the_build_and_says_what_to_raise() {
+fn a_graph_that_finds_too_little_fails_the_build_and_says_what_to_raise() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", 3000);
-    let arguments = ["build", "c.jsonl", "--out", "index", "--index", "hnsw", "--set", "index.recall_floor=1",
-        "--set", "index.connectivity=3", "--set", "index.expansion_add=1"];
-    bench.refused(&arguments, 2, &["recall@10", "connectivity"]);
+    let build = ["build", "c.jsonl", "--out", "index", "--index", "hnsw", "--set", "index.recall_floor=1"];
+    let few = ["--set", "index.connectivity=2", "--set", "index.expansion_add=1"];
+    let some = ["--set", "index.connectivity=8", "--set", "index.expansion_add=8"];
+    // So few links that rows cannot be reached at all; and enough for that, but not for every neighbour.
+    bench.refused(&[&build[..], &few].concat(), 2, &["connectivity", "expansion_add", "raise"]);
+    bench.assert_no_index("index");
+    bench.refused(&[&build[..], &some].concat(), 2, &["recall@10", "connectivity", "expansion_add"]);
     bench.assert_no_index("index");
     // What was embedded is kept: the same corpus as a flat index embeds nothing again.
     assert_eq!(bench.ok(&["build", "c.jsonl", "--out", "index", "--json"]).json()["embedded"], 0);

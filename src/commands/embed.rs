@@ -77,7 +77,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let (start, before) = (std::time::Instant::now(), embedder.stats());
     let mut stream = embedder.embed_stream(texts.iter().cloned(), kind, WINDOW);
     while let Some(window) = stream.next_unless(&context.interrupt) {
-        values.extend_from_slice(window?.as_slice());
+        values.extend_from_slice(window?.vectors.as_slice());
         let done = (values.len() / embedder.card().dimensions) as u64;
         progress.show("embedding", "texts/s", Progress { done, total: Some(texts.len() as u64) });
     }

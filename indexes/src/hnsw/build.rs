@@ -53,7 +53,7 @@ impl HnswBuilder {
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for too many rows or settings that cannot be, [`Error::Io`], [`Error::Interrupted`],
-    /// [`Error::Graph`] when the library fails or rows stay lost.
+    /// [`Error::Graph`] when the library fails. Rows that stay lost are the settings' fault: too few links.
     pub fn build(
         &self,
         matrix: &Matrix,
@@ -74,7 +74,9 @@ impl HnswBuilder {
         let threads = if self.threads == 0 { crate::workers::cores() } else { self.threads };
         // One more than there are rows, as the library takes a capacity of 0 for none given.
         reserve(&graph, matrix.rows() as usize + 1, threads)?;
-        let build = Build { matrix, codes: &footer.codes, graph: &graph, threads, progress, interrupt };
+        let HnswBuilder { connectivity, expansion_add, .. } = *self;
+        let codes = &footer.codes;
+        let build = Build { matrix, codes, graph: &graph, threads, progress, interrupt, connectivity, expansion_add };
         build.add_all()?;
         let repaired = build.repair()?;
         footer.graph_length = graph.serialized_length();
@@ -108,6 +110,8 @@ struct Build<'a> {
     threads: usize,
     progress: OnProgress<'a>,
     interrupt: &'a Interrupt,
+    connectivity: usize,
+    expansion_add: usize,
 }
 
 impl Build<'_> {
@@ -136,8 +140,11 @@ impl Build<'_> {
             }
             repaired += lost.len() as u64;
         }
-        let message = format!("rows are still lost after {MAX_ROUNDS} rounds of repair ({repaired} links made)");
-        Err(Error::Graph { action: "find every row", message })
+        Err(Error::InvalidInput {
+            what: format!("graph of connectivity {} and expansion_add {}", self.connectivity, self.expansion_add),
+            expected: "every row found in it; raise both settings".into(),
+            found: format!("rows still lost after {MAX_ROUNDS} rounds of repair ({repaired} links made)"),
+        })
     }
 
     /// Whether a search for the code of `row` gives `row`, or nothing but equals of it.

@@ -66,7 +66,8 @@ pub fn measure(
             EmbedOptions { query_precision: Some(precision), passage_precision: Some(precision), ..options.clone() };
         let embedder = Embedder::open(source, options)?;
         let queries = embedder.submit(queries.clone(), InputKind::Query).wait_unless(interrupt)?;
-        Ok((queries, embedder.submit(contents.clone(), InputKind::Passage).wait_unless(interrupt)?))
+        let passages = embedder.submit(contents.clone(), InputKind::Passage).wait_unless(interrupt)?;
+        Ok((queries.vectors, passages.vectors))
     };
     let (fp32_queries, fp32_passages) = both(Precision::Fp32)?;
     let (int8_queries, int8_passages) = both(Precision::Int8)?;

@@ -46,5 +46,5 @@ pub(super) fn build(
 pub(super) fn queries(embedder: &Embedder, corpus: &CorpusStore, interrupt: &Interrupt) -> Result<Vectors> {
     let passages = held_out::rows(corpus.len(), QUERIES).map(|row| corpus.get(row));
     let texts = passages.map(|passage| Ok(held_out::query_of(&passage?).to_owned())).collect::<Result<_>>()?;
-    embedder.submit(texts, InputKind::Query).wait_unless(interrupt)
+    Ok(embedder.submit(texts, InputKind::Query).wait_unless(interrupt)?.vectors)
 }

@@ -50,12 +50,11 @@ impl Job<'_> {
             }
         });
         let mut stream = embedder.embed_stream(texts, InputKind::Passage, SHARD);
-        let (counted, cut) = (state.truncated, embedder.stats().truncated);
-        while let Some(vectors) = stream.next_unless(interrupt) {
-            writer.append(&vectors?)?;
+        while let Some(window) = stream.next_unless(interrupt) {
+            let window = window?;
+            writer.append(&window.vectors)?;
             state.rows = writer.checkpoint()?;
-            // Windows that are under way may be counted early; the last window makes the sum exact.
-            state.truncated = counted + embedder.stats().truncated - cut;
+            state.truncated += window.truncated;
             state.save(staging)?;
             show(state.rows);
         }
@@ -71,7 +70,7 @@ fn mean(embedder: &Embedder, corpus: &CorpusStore, interrupt: &Interrupt) -> Res
     let rows = held_out::rows(corpus.len(), MEAN_SAMPLE);
     let texts = rows.map(|row| corpus.contents(row)).collect::<Result<Vec<_>>>()?;
     let count = texts.len() as f32;
-    let vectors = embedder.submit(texts, InputKind::Passage).wait_unless(interrupt)?;
+    let vectors = embedder.submit(texts, InputKind::Passage).wait_unless(interrupt)?.vectors;
     let mut mean = vec![0.0; vectors.dimensions()];
     for row in vectors.rows() {
         mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += x / count);

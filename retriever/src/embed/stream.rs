@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use hindsearch_indexes::{Interrupt, Vectors};
 
-use super::workers::Pending;
+use super::workers::{Embedded, Pending};
 use super::{Embedder, InputKind};
 use crate::Result;
 
@@ -22,7 +22,7 @@ pub struct EmbedStream<'a, I> {
 
 impl<I: Iterator<Item = String>> EmbedStream<'_, I> {
     /// The next window, unless someone asks to stop while it is under way.
-    pub fn next_unless(&mut self, interrupt: &Interrupt) -> Option<Result<Vectors>> {
+    pub fn next_unless(&mut self, interrupt: &Interrupt) -> Option<Result<Embedded>> {
         while self.under_way.len() < UNDER_WAY {
             let texts: Vec<String> = self.texts.by_ref().take(self.window.max(1)).collect();
             if texts.is_empty() {
@@ -38,6 +38,6 @@ impl<I: Iterator<Item = String>> Iterator for EmbedStream<'_, I> {
     type Item = Result<Vectors>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_unless(&Interrupt::new())
+        Some(self.next_unless(&Interrupt::new())?.map(|window| window.vectors))
     }
 }

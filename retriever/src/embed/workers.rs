@@ -85,6 +85,16 @@ struct Window {
 struct Piece {
     rows: Vec<usize>,
     data: Vec<f32>,
+    truncated: u64,
+}
+
+/// The vectors of a window's texts, in their order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embedded {
+    /// One row a text.
+    pub vectors: Vectors,
+    /// Texts that were longer than the limit and lost their end.
+    pub truncated: u64,
 }
 
 enum Job {
@@ -201,17 +211,17 @@ impl Pending {
     /// # Errors
     /// The first error that a worker met.
     pub fn wait(self) -> Result<Vectors> {
-        self.wait_unless(&Interrupt::new())
+        Ok(self.wait_unless(&Interrupt::new())?.vectors)
     }
 
     /// As [`wait`](Self::wait), but gives up soon after someone asks to stop.
     ///
     /// # Errors
     /// The first error that a worker met; interrupted.
-    pub fn wait_unless(self, interrupt: &Interrupt) -> Result<Vectors> {
+    pub fn wait_unless(self, interrupt: &Interrupt) -> Result<Embedded> {
         let dimensions = self.engine.dimensions;
         let mut data = vec![0f32; self.rows * dimensions];
-        let mut missing = self.rows;
+        let (mut missing, mut truncated) = (self.rows, 0);
         while missing > 0 {
             let piece = loop {
                 match self.answers.recv_timeout(LOOK_AGAIN) {
@@ -225,8 +235,9 @@ impl Pending {
                 data[row * dimensions..][..dimensions].copy_from_slice(vector);
             }
             missing -= piece.rows.len();
+            truncated += piece.truncated;
         }
-        Ok(Vectors::new(dimensions, data)?)
+        Ok(Embedded { vectors: Vectors::new(dimensions, data)?, truncated })
     }
 }
 
@@ -287,15 +298,16 @@ fn encode(engine: &Engine, window: &Window, texts: Vec<(usize, TokenSequence)>) 
         return Err(lost(format!("the graph gave {} dimensions instead of {}", hidden.dimensions, engine.dimensions)));
     }
     let data = pool(hidden, &batch, engine.pooling, engine.normalize)?;
+    let truncated = texts.iter().filter(|(_, tokens)| tokens.truncated).count() as u64;
     engine.meter.add(|sums| {
         sums.texts += texts.len() as u64;
         sums.tokens += texts.iter().map(|(_, tokens)| tokens.ids.len() as u64).sum::<u64>();
         sums.padded_tokens += batch.ids.len() as u64;
-        sums.truncated += texts.iter().filter(|(_, tokens)| tokens.truncated).count() as u64;
+        sums.truncated += truncated;
         sums.batches += 1;
     });
     // The caller may have gone.
-    let _ = window.answers.send(Ok(Piece { rows: texts.into_iter().map(|(row, _)| row).collect(), data }));
+    let _ = window.answers.send(Ok(Piece { rows: texts.into_iter().map(|(row, _)| row).collect(), data, truncated }));
     Ok(())
 }
 
