@@ -182,7 +182,8 @@ impl Config {
         let mut resolved = Resolution { values: defaults.clone(), origins: Vec::new(), defaults };
         let found = Path::new(FILE_NAME);
         if let Some(path) = file.or_else(|| found.is_file().then_some(found)) {
-            let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.into(), source })?;
+            let text =
+                std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.into(), source })?;
             let table: Table = text
                 .parse()
                 .map_err(|e: toml::de::Error| ConfigError::Syntax { path: path.into(), message: e.to_string() })?;
@@ -269,7 +270,11 @@ impl Resolution {
     /// Types the tree, one section and key at a time so that a refused value can be named.
     fn finish(self) -> Result<Config, ConfigError> {
         let origin = |key: &str| {
-            self.origins.iter().rev().find(|(k, _)| k == key).map_or("defaults".to_owned(), |(_, origin)| origin.clone())
+            self.origins
+                .iter()
+                .rev()
+                .find(|(k, _)| k == key)
+                .map_or("defaults".to_owned(), |(_, origin)| origin.clone())
         };
         for (key, value) in flatten(&self.values) {
             let mut alone = self.defaults.clone();
@@ -337,7 +342,9 @@ fn leaf<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
 /// Brings a value to the type of its default; text from the environment and `--set` is parsed.
 fn fit(default: &Value, value: Value) -> Result<Value, (String, String)> {
     let fitted = match (default, &value) {
-        (Value::String(_), Value::String(_)) | (Value::Integer(_), Value::Integer(_)) | (Value::Float(_), Value::Float(_)) => {
+        (Value::String(_), Value::String(_))
+        | (Value::Integer(_), Value::Integer(_))
+        | (Value::Float(_), Value::Float(_)) => {
             return Ok(value);
         }
         (Value::Float(_), Value::Integer(whole)) => Some(Value::Float(*whole as f64)),

@@ -86,9 +86,8 @@ static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 fn main() -> ExitCode {
     let cli = Cli::parse();
     panic::set_hook(Box::new(|what| *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = what.to_string()));
-    let outcome = panic::catch_unwind(|| run(cli)).unwrap_or_else(|_| {
-        Err(Failure::internal(LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner)))
-    });
+    let outcome = panic::catch_unwind(|| run(cli))
+        .unwrap_or_else(|_| Err(Failure::internal(LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner))));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,

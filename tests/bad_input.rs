@@ -94,7 +94,11 @@ fn a_wrong_model_folder() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", 3);
     std::fs::create_dir(bench.path("not-a-model")).expect("a folder");
-    bench.refused(&["build", "c.jsonl", "--out", "index", "--model", "./not-a-model"], 2, &["not-a-model", "tokenizer.json"]);
+    bench.refused(
+        &["build", "c.jsonl", "--out", "index", "--model", "./not-a-model"],
+        2,
+        &["not-a-model", "tokenizer.json"],
+    );
     bench.refused(&["build", "c.jsonl", "--out", "index", "--model", "./nowhere"], 3, &["nowhere"]);
     bench.assert_no_index("index");
 }
@@ -109,8 +113,16 @@ fn a_tokenizer_without_a_graph_and_a_graph_without_a_tokenizer() {
     let copy = |from: &str, to: &str| std::fs::copy(tiny_model().join(from), bench.path(to)).expect("the fixture");
     copy("tokenizer.json", "only-tokenizer/tokenizer.json");
     copy("onnx/model.onnx", "only-graph/onnx/model.onnx");
-    bench.refused(&["build", "c.jsonl", "--out", "index", "--model", "./only-tokenizer"], 2, &["only-tokenizer", ".onnx"]);
-    bench.refused(&["build", "c.jsonl", "--out", "index", "--model", "./only-graph"], 2, &["only-graph", "tokenizer.json"]);
+    bench.refused(
+        &["build", "c.jsonl", "--out", "index", "--model", "./only-tokenizer"],
+        2,
+        &["only-tokenizer", ".onnx"],
+    );
+    bench.refused(
+        &["build", "c.jsonl", "--out", "index", "--model", "./only-graph"],
+        2,
+        &["only-graph", "tokenizer.json"],
+    );
     bench.assert_no_index("index");
 }
 
@@ -122,7 +134,16 @@ fn an_index_of_another_model() {
     let prefix = ["search", "index", "river", "--set", "model.query_prefix=query: "];
     bench.refused(&prefix, 5, &["query prefix", "query: ", "--model"]);
     // Another model, of the same precision.
-    bench.ok(&["build", "c.jsonl", "--out", "eight", "--set", "model.query_precision=int8", "--set", "model.passage_precision=int8"]);
+    bench.ok(&[
+        "build",
+        "c.jsonl",
+        "--out",
+        "eight",
+        "--set",
+        "model.query_precision=int8",
+        "--set",
+        "model.passage_precision=int8",
+    ]);
     bench.refused(&["search", "eight", "river", "--model", "default"], 5, &["dimensions", "32", "384"]);
     bench.refused(&["search", "index", "river", "--model", "default"], 3, &["fp32"]);
     bench.refused(&["search", "index", "river", "--set", "model.pooling=cls"], 5, &["pooling"]);
@@ -137,7 +158,11 @@ fn an_index_that_is_not_there_or_not_one() {
     bench.write("file", "x");
     bench.corpus("c.jsonl", 3);
     let outcome = bench.run(&["build", "c.jsonl", "--out", "file"]);
-    assert_eq!((outcome.code, std::fs::read(bench.path("file")).expect("still there")), (Some(2), b"x".to_vec()), "{outcome:?}");
+    assert_eq!(
+        (outcome.code, std::fs::read(bench.path("file")).expect("still there")),
+        (Some(2), b"x".to_vec()),
+        "{outcome:?}"
+    );
 }
 
 #[test]

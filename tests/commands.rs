@@ -170,7 +170,8 @@ fn settings_come_from_file_then_environment_then_flags() {
     let bench = Bench::new();
     bench.write("hindsearch.toml", "[search]\ntop_k = 7\n[index]\nkind = \"hnsw\"\nconnectivity = 24\n");
     let show = |environment: &[(&str, &str)], set: &[&str]| -> Value {
-        let arguments: Vec<&str> = ["config", "show", "--json"].into_iter().chain(set.iter().flat_map(|s| ["--set", *s])).collect();
+        let arguments: Vec<&str> =
+            ["config", "show", "--json"].into_iter().chain(set.iter().flat_map(|s| ["--set", *s])).collect();
         let output = bench.command(&arguments).envs(environment.iter().copied()).output().expect("it starts");
         Outcome::of(output).json()
     };
@@ -190,7 +191,11 @@ fn doctor_names_what_is_missing() {
     let bench = Bench::new();
     let sound = bench.ok(&["doctor"]).stdout;
     assert!(sound.contains("ONNX Runtime") && !sound.contains("FAIL"), "{sound}");
-    let output = bench.command(&["doctor", "--json"]).env("ORT_DYLIB_PATH", "/nowhere/libonnxruntime.so").output().expect("it starts");
+    let output = bench
+        .command(&["doctor", "--json"])
+        .env("ORT_DYLIB_PATH", "/nowhere/libonnxruntime.so")
+        .output()
+        .expect("it starts");
     let outcome = Outcome::of(output);
     // A library that was named and is not there is a fault, not a reason to take another one.
     assert_eq!(outcome.code, Some(9), "{outcome:?}");

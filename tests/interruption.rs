@@ -46,7 +46,8 @@ fn stopped_builds_end_like_undisturbed_ones(signal: &str, check: fn(&Outcome)) {
     let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--threads", "1", "--json"]).json();
     assert!(report["embedded"].as_u64().is_some_and(|rows| rows <= ROWS as u64), "{report}");
     assert_eq!(vectors(&bench, "index"), vectors(&bench, "undisturbed"));
-    let left: Vec<_> = std::fs::read_dir(bench.path("index")).expect("the index").flatten().map(|e| e.file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(bench.path("index")).expect("the index").flatten().map(|e| e.file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().ends_with(".tmp")), "left behind: {left:?}");
 }
 
@@ -100,7 +101,8 @@ fn another_model_or_corpus_starts_afresh() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", ROWS);
     kill_at_the_first_checkpoint(&bench);
-    let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--json", "--set", "model.passage_prefix=passage: "]).json();
+    let report =
+        bench.ok(&["build", "c.jsonl", "--out", "index", "--json", "--set", "model.passage_prefix=passage: "]).json();
     assert_eq!(report["embedded"], ROWS, "vectors of two prefixes were mixed");
 }
 

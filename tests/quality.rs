@@ -29,7 +29,18 @@ fn the_sample_questions_are_answered_from_the_sample_corpus() {
     let run = bench.path("run.trec").display().to_string();
     let scores = bench.path("scores.jsonl").display().to_string();
     let report = bench
-        .ok(&["eval", "retrieval", "flat", "--questions", &questions, "--json", "--run", &run, "--per-question", &scores])
+        .ok(&[
+            "eval",
+            "retrieval",
+            "flat",
+            "--questions",
+            &questions,
+            "--json",
+            "--run",
+            &run,
+            "--per-question",
+            &scores,
+        ])
         .json();
     // Two-hop questions have two gold passages, one of which the question does not name.
     assert!(measure(&report, "success@5") > 0.9, "{report}");
@@ -40,11 +51,14 @@ fn the_sample_questions_are_answered_from_the_sample_corpus() {
     assert_eq!(std::fs::read_to_string(&run).expect("the run").lines().count(), asked * 20);
     assert_eq!(std::fs::read_to_string(&scores).expect("the scores").lines().count(), asked);
 
-    let by_answer = bench.ok(&["eval", "retrieval", "flat", "--questions", &questions, "--json", "--gold", "answer"]).json();
+    let by_answer =
+        bench.ok(&["eval", "retrieval", "flat", "--questions", &questions, "--json", "--gold", "answer"]).json();
     assert_eq!(by_answer["report"]["gold"], "answer");
     assert!(measure(&by_answer, "success@20") >= measure(&by_answer, "success@1"));
 
-    let hnsw = bench.ok(&["build", &corpus, "--out", "hnsw", "--index", "hnsw", "--json", "--set", "model.source=default"]).json();
+    let hnsw = bench
+        .ok(&["build", &corpus, "--out", "hnsw", "--index", "hnsw", "--json", "--set", "model.source=default"])
+        .json();
     let recall = &hnsw["manifest"]["recall"];
     assert!(recall["value"].as_f64() >= Some(0.95) && recall["queries"].as_u64() > Some(100), "{recall}");
     let report = bench.ok(&["eval", "retrieval", "hnsw", "--questions", &questions, "--json"]).json();
@@ -52,16 +66,12 @@ fn the_sample_questions_are_answered_from_the_sample_corpus() {
 }
 
 #[test]
-fn a_graph_that_finds_too_little_fails_the_build_and_says_what_to_raise() {
+fn a_graph_that_loses_rows_fails_the_build_and_says_what_to_raise() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", 3000);
-    let build = ["build", "c.jsonl", "--out", "index", "--index", "hnsw", "--set", "index.recall_floor=1"];
     let few = ["--set", "index.connectivity=2", "--set", "index.expansion_add=1"];
-    let some = ["--set", "index.connectivity=8", "--set", "index.expansion_add=8"];
-    // So few links that rows cannot be reached at all; and enough for that, but not for every neighbour.
-    bench.refused(&[&build[..], &few].concat(), 2, &["connectivity", "expansion_add", "raise"]);
-    bench.assert_no_index("index");
-    bench.refused(&[&build[..], &some].concat(), 2, &["recall@10", "connectivity", "expansion_add"]);
+    let build = [&["build", "c.jsonl", "--out", "index", "--index", "hnsw"][..], &few].concat();
+    bench.refused(&build, 2, &["connectivity", "expansion_add", "raise"]);
     bench.assert_no_index("index");
     // What was embedded is kept: the same corpus as a flat index embeds nothing again.
     assert_eq!(bench.ok(&["build", "c.jsonl", "--out", "index", "--json"]).json()["embedded"], 0);

@@ -62,7 +62,11 @@ impl Gold {
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, question, source, gold: _ } = self;
-        f.debug_struct("Task").field("id", id).field("question", question).field("source", source).finish_non_exhaustive()
+        f.debug_struct("Task")
+            .field("id", id)
+            .field("question", question)
+            .field("source", source)
+            .finish_non_exhaustive()
     }
 }
 

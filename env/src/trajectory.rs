@@ -58,7 +58,12 @@ mod tests {
 
     #[test]
     fn the_mask_follows_authors_whatever_the_text_says() {
-        let span = |author, text: &str, tokens: &[u32]| Span { author, text: text.into(), tokens: tokens.into(), logprobs: vec![] };
+        let span = |author, text: &str, tokens: &[u32]| Span {
+            author,
+            text: text.into(),
+            tokens: tokens.into(),
+            logprobs: vec![],
+        };
         let trajectory = Trajectory {
             spans: vec![
                 span(Author::Prompt, "question", &[1, 2]),

@@ -42,7 +42,8 @@ pub fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
 /// # Errors
 /// [`Error::Corrupt`] for a file of another form: what was expected and what was found; [`Error::Io`].
 pub fn read_npy(path: &Path) -> Result<Vectors> {
-    let corrupt = |expected: &str, found: String| Error::Corrupt { path: path.into(), expected: expected.into(), found };
+    let corrupt =
+        |expected: &str, found: String| Error::Corrupt { path: path.into(), expected: expected.into(), found };
     let mut file = std::fs::File::open(path).map_err(Error::io("read", path))?;
     let mut start = [0; 10];
     file.read_exact(&mut start).map_err(|_| corrupt("a NumPy header", "a shorter file".into()))?;
@@ -59,7 +60,9 @@ pub fn read_npy(path: &Path) -> Result<Vectors> {
         .split_once("'shape': (")
         .and_then(|(_, rest)| rest.split_once(')'))
         .and_then(|(shape, _)| shape.split_once(','))
-        .and_then(|(rows, columns)| Some((rows.trim().parse().ok()?, columns.trim().trim_end_matches(',').parse().ok()?)));
+        .and_then(|(rows, columns)| {
+            Some((rows.trim().parse().ok()?, columns.trim().trim_end_matches(',').parse().ok()?))
+        });
     let Some((rows, columns)) = shape else {
         return Err(corrupt("a shape of two numbers", header.trim().to_owned()));
     };

@@ -15,13 +15,15 @@ use crate::output::{bytes, count, duration, facts};
 
 /// Build an index from a corpus
 #[derive(clap::Args)]
-#[command(after_help = "Formats: wiki-18 and BEIR JSONL, DPR psgs_w100.tsv, MS MARCO TSV, Parquet, Arrow; plain, .gz or .zst.
+#[command(
+    after_help = "Formats: wiki-18 and BEIR JSONL, DPR psgs_w100.tsv, MS MARCO TSV, Parquet, Arrow; plain, .gz or .zst.
 A build that was stopped goes on where it stood when the same command is given again.
 
 Examples:
   hindsearch build examples/data/corpus.jsonl --out sample
   hindsearch build wiki-18.jsonl.gz --out wiki --model models/e5-base-v2 --dry-run
-  hindsearch build part-0.parquet part-1.parquet --out wiki --index hnsw")]
+  hindsearch build part-0.parquet part-1.parquet --out wiki --index hnsw"
+)]
 pub struct Args {
     /// Corpus files, read in this order as one corpus
     #[arg(required = true)]
@@ -99,7 +101,11 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     facts(&mut out, &describe(&report.manifest, &report.provenance))?;
     if report.provenance.truncated > 0 {
         let limit = report.provenance.model.card.max_length;
-        writeln!(out, "  note: {} passages were longer than {limit} tokens; their ends are not in their vectors", count(report.provenance.truncated))?;
+        writeln!(
+            out,
+            "  note: {} passages were longer than {limit} tokens; their ends are not in their vectors",
+            count(report.provenance.truncated)
+        )?;
     }
     writeln!(out, "search it: hindsearch search {} \"a question\"", report.out.display())?;
     Ok(out.flush()?)
@@ -117,7 +123,10 @@ fn print_plan(context: &Context, options: &BuildOptions, plan: &Plan) -> Result<
         &[
             ("passages", format!("{}{}", if plan.passages_exact { "" } else { "about " }, count(plan.passages))),
             ("text", bytes(plan.text_bytes)),
-            ("vectors", format!("{} ({} values, {})", bytes(plan.vector_bytes), plan.dimensions, options.index.element_type)),
+            (
+                "vectors",
+                format!("{} ({} values, {})", bytes(plan.vector_bytes), plan.dimensions, options.index.element_type),
+            ),
             ("graph", if plan.graph_bytes > 0 { bytes(plan.graph_bytes) } else { "none".into() }),
             ("disk", format!("{} of {} free", bytes(plan.disk_needed), known(plan.disk_free))),
             ("memory", format!("{} of {} free", bytes(plan.memory_needed), known(plan.memory_free))),

@@ -7,7 +7,9 @@ use crate::failure::Failure;
 
 /// Print a shell's completion script
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  hindsearch completions bash > ~/.local/share/bash-completion/completions/hindsearch")]
+#[command(
+    after_help = "Example:\n  hindsearch completions bash > ~/.local/share/bash-completion/completions/hindsearch"
+)]
 pub struct Args {
     /// The shell
     shell: Shell,

@@ -9,7 +9,9 @@ use crate::failure::Failure;
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Print the resolved settings as TOML: defaults, then the file, then HINDSEARCH_* variables, then `--set`
-    #[command(after_help = "Example:\n  hindsearch config show --set index.kind=hnsw\n  HINDSEARCH_INDEX_KIND=hnsw hindsearch config show > hindsearch.toml")]
+    #[command(
+        after_help = "Example:\n  hindsearch config show --set index.kind=hnsw\n  HINDSEARCH_INDEX_KIND=hnsw hindsearch config show > hindsearch.toml"
+    )]
     Show,
     /// Say whether the settings can be used
     #[command(after_help = "Example:\n  hindsearch config check --config hindsearch.toml")]

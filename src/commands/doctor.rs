@@ -61,7 +61,10 @@ pub fn run(_: Args, context: &Context) -> Result<(), Failure> {
     if failed.is_empty() {
         return Ok(());
     }
-    Err(Failure::Verdict(ErrorKind::Unavailable, format!("this machine cannot search yet: {}; see above", failed.join(", "))))
+    Err(Failure::Verdict(
+        ErrorKind::Unavailable,
+        format!("this machine cannot search yet: {}; see above", failed.join(", ")),
+    ))
 }
 
 fn processor() -> Check {
@@ -89,7 +92,11 @@ fn memory() -> Check {
 fn disk() -> Check {
     let free = available_disk(Path::new("."));
     let state = if free.is_some_and(|free| free < LITTLE_DISK) { State::Warn } else { State::Ok };
-    Check { name: "disk", state, found: free.map_or("unknown".into(), |free| format!("{} free in this folder", bytes(free))) }
+    Check {
+        name: "disk",
+        state,
+        found: free.map_or("unknown".into(), |free| format!("{} free in this folder", bytes(free))),
+    }
 }
 
 fn runtime() -> Check {

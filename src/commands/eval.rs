@@ -87,7 +87,10 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
     let total = questions.len();
     let questions: Vec<_> = questions.into_iter().filter(|q| args.run.is_some() || has_gold(q, gold)).collect();
     if !questions.iter().any(|q| has_gold(q, gold)) {
-        return Err(Failure::Usage(format!("`{}`: no question has gold of this kind; try `--gold auto` or `--qrels`", args.questions.display())));
+        return Err(Failure::Usage(format!(
+            "`{}`: no question has gold of this kind; try `--gold auto` or `--qrels`",
+            args.questions.display()
+        )));
     }
     let retriever = Retriever::open(&args.index, open_options(context, args.model.as_deref(), args.effort)?)?;
     let mut cutoffs: Vec<usize> = args.cutoffs.iter().map(|&k| k as usize).collect();
@@ -102,7 +105,11 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         context.interrupt.check()?;
         let texts: Vec<&str> = batch.iter().map(|q| q.text.as_str()).collect();
         rankings.extend(retriever.retrieve(&texts, &params)?);
-        progress.show("asking", "questions/s", Progress { done: rankings.len() as u64, total: Some(questions.len() as u64) });
+        progress.show(
+            "asking",
+            "questions/s",
+            Progress { done: rankings.len() as u64, total: Some(questions.len() as u64) },
+        );
     }
     progress.finish();
     let seconds = start.elapsed().as_secs_f64();
@@ -121,11 +128,19 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         })?;
     }
     if context.json {
-        return context.print_json(&json!({ "index": args.index, "questions_file": args.questions, "seconds": seconds, "report": report }));
+        return context.print_json(
+            &json!({ "index": args.index, "questions_file": args.questions, "seconds": seconds, "report": report }),
+        );
     }
     let mut out = context.out();
     let kind = if gold == Gold::Id { "gold passage ids" } else { "golden answers" };
-    writeln!(out, "{} questions by {kind} ({} without), {} passages, {seconds:.1} s", count(report.questions as u64), report.skipped, count(retriever.corpus().len()))?;
+    writeln!(
+        out,
+        "{} questions by {kind} ({} without), {} passages, {seconds:.1} s",
+        count(report.questions as u64),
+        report.skipped,
+        count(retriever.corpus().len())
+    )?;
     for (name, estimate) in &report.measures {
         writeln!(out, "  {name:12}  {:.3}  [{:.3}, {:.3}]", estimate.mean, estimate.low, estimate.high)?;
     }

@@ -11,7 +11,9 @@ use crate::output::count;
 
 /// Write an index's passages back to a file
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hindsearch export sample --out corpus.jsonl\n  hindsearch export sample --out corpus.parquet")]
+#[command(
+    after_help = "Examples:\n  hindsearch export sample --out corpus.jsonl\n  hindsearch export sample --out corpus.parquet"
+)]
 pub struct Args {
     /// The index folder
     index: PathBuf,

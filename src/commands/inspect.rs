@@ -45,7 +45,14 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
         ("graphs", format!("{} for queries, {} for passages", graphs.queries.file, graphs.passages.file)),
         ("prefixes", format!("{:?} and {:?}", card.query_prefix, card.passage_prefix)),
         ("pooling", format!("{:?}, at most {} tokens", card.pooling, card.max_length).to_lowercase()),
-        ("corpus", format!("{} ({})", provenance.inputs.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "), &provenance.corpus.blake3[..16])),
+        (
+            "corpus",
+            format!(
+                "{} ({})",
+                provenance.inputs.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
+                &provenance.corpus.blake3[..16]
+            ),
+        ),
         ("size", bytes(size)),
         ("made", format!("{} by {}", manifest.created, manifest.tool)),
     ];

@@ -58,10 +58,7 @@ impl Context {
 }
 
 /// Writes a text file under a temporary name and renames it, so that no partial file ever bears the final one.
-pub fn write_whole(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
     let refused = |source| hindsearch::indexes::Error::io("write", path)(source);
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(refused)?;

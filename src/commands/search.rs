@@ -51,11 +51,8 @@ pub struct Args {
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let retriever = Retriever::open(&args.index, open_options(context, args.model.as_deref(), args.effort)?)?;
     let search = &context.config.search;
-    let params = SearchParams {
-        top_k: args.top_k.map_or(search.top_k, |k| k as usize),
-        effort: None,
-        threads: search.threads,
-    };
+    let params =
+        SearchParams { top_k: args.top_k.map_or(search.top_k, |k| k as usize), effort: None, threads: search.threads };
     let mut out = context.out();
     let mut answer = |queries: &[String]| -> Result<(), Failure> {
         context.interrupt.check()?;
@@ -66,7 +63,10 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         for (query, ranking) in queries.iter().zip(rankings) {
             if context.json {
                 let hits: Vec<Value> = ranking.iter().map(hit_json).collect();
-                serde_json::to_writer(&mut out, &json!({ "query": query, "milliseconds": milliseconds, "hits": hits }))?;
+                serde_json::to_writer(
+                    &mut out,
+                    &json!({ "query": query, "milliseconds": milliseconds, "hits": hits }),
+                )?;
                 writeln!(out)?;
             } else {
                 print_ranking(&mut out, query, milliseconds, &ranking, args.full)?;
@@ -80,11 +80,19 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
             let lines: Box<dyn BufRead> = if path.as_os_str() == "-" {
                 Box::new(std::io::stdin().lock())
             } else {
-                Box::new(std::io::BufReader::new(std::fs::File::open(path).map_err(hindsearch::indexes::Error::io("read", path))?))
+                Box::new(std::io::BufReader::new(
+                    std::fs::File::open(path).map_err(hindsearch::indexes::Error::io("read", path))?,
+                ))
             };
             let mut batch = Vec::new();
             for (at, line) in lines.lines().enumerate() {
-                let line = line.map_err(|error| Failure::Usage(format!("`{}`, line {}: expected a query in UTF-8, found {error}", path.display(), at + 1)))?;
+                let line = line.map_err(|error| {
+                    Failure::Usage(format!(
+                        "`{}`, line {}: expected a query in UTF-8, found {error}",
+                        path.display(),
+                        at + 1
+                    ))
+                })?;
                 if !line.trim().is_empty() {
                     batch.push(line.trim().to_owned());
                 }
@@ -116,7 +124,13 @@ fn hit_json(hit: &Ranked) -> Value {
     })
 }
 
-fn print_ranking(out: &mut dyn Write, query: &str, milliseconds: f64, ranking: &[Ranked], full: bool) -> Result<(), Failure> {
+fn print_ranking(
+    out: &mut dyn Write,
+    query: &str,
+    milliseconds: f64,
+    ranking: &[Ranked],
+    full: bool,
+) -> Result<(), Failure> {
     writeln!(out, "\n{}  ({milliseconds:.1} ms)", harmless(query))?;
     for (at, hit) in ranking.iter().enumerate() {
         let title = shorten(&harmless(hit.passage.display_title()), 40);

@@ -12,7 +12,9 @@ use crate::output::{bytes, count};
 
 /// Check an index for damage
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hindsearch verify sample          # every byte\n  hindsearch verify sample --quick  # what opening it checks")]
+#[command(
+    after_help = "Examples:\n  hindsearch verify sample          # every byte\n  hindsearch verify sample --quick  # what opening it checks"
+)]
 pub struct Args {
     /// The index folder
     index: PathBuf,
@@ -50,6 +52,13 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let checked = if args.quick { "structure checked" } else { "every byte checked" };
     let mut out = context.out();
     use std::io::Write;
-    writeln!(out, "{} is sound: generation {}, {} passages, {}, {checked}", args.index.display(), generation.number(), count(manifest.rows), bytes(size))?;
+    writeln!(
+        out,
+        "{} is sound: generation {}, {} passages, {}, {checked}",
+        args.index.display(),
+        generation.number(),
+        count(manifest.rows),
+        bytes(size)
+    )?;
     Ok(out.flush()?)
 }

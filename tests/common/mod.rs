@@ -38,7 +38,10 @@ impl Bench {
         let line = |row: usize| {
             let text = WORDS.iter().cycle().skip(row * 7 % WORDS.len()).step_by(1 + row % 5).take(12 + row % 9);
             let text = text.copied().collect::<Vec<_>>().join(" ");
-            format!("{}\n", serde_json::json!({ "id": row.to_string(), "contents": format!("\"Topic {row}\"\n{text}.") }))
+            format!(
+                "{}\n",
+                serde_json::json!({ "id": row.to_string(), "contents": format!("\"Topic {row}\"\n{text}.") })
+            )
         };
         self.write(name, (0..rows).map(line).collect::<String>())
     }
@@ -120,8 +123,52 @@ pub fn tiny_model() -> PathBuf {
 }
 
 const WORDS: [&str; 48] = [
-    "river", "mountain", "city", "king", "element", "planet", "film", "novel", "bridge", "queen", "island", "painter", "metal",
-    "treaty", "comet", "opera", "castle", "desert", "glacier", "poet", "engine", "harbour", "forest", "temple", "battle", "moon",
-    "museum", "violin", "emperor", "valley", "lighthouse", "canal", "chemist", "sculptor", "theorem", "voyage", "market", "tower",
-    "orchard", "printer", "mosaic", "library", "volcano", "shepherd", "compass", "garden", "archive", "railway",
+    "river",
+    "mountain",
+    "city",
+    "king",
+    "element",
+    "planet",
+    "film",
+    "novel",
+    "bridge",
+    "queen",
+    "island",
+    "painter",
+    "metal",
+    "treaty",
+    "comet",
+    "opera",
+    "castle",
+    "desert",
+    "glacier",
+    "poet",
+    "engine",
+    "harbour",
+    "forest",
+    "temple",
+    "battle",
+    "moon",
+    "museum",
+    "violin",
+    "emperor",
+    "valley",
+    "lighthouse",
+    "canal",
+    "chemist",
+    "sculptor",
+    "theorem",
+    "voyage",
+    "market",
+    "tower",
+    "orchard",
+    "printer",
+    "mosaic",
+    "library",
+    "volcano",
+    "shepherd",
+    "compass",
+    "garden",
+    "archive",
+    "railway",
 ];
