@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::dot::{self, Panels};
-use crate::matrix::Rows;
 use crate::select::{Selection, TopK};
 use crate::workers::run_workers;
 use crate::{Hit, Index, Matrix, Result, SearchParams, Vectors};
@@ -16,9 +15,7 @@ use crate::{Hit, Index, Matrix, Result, SearchParams, Vectors};
 /// Queries that meet a tile together; their panels fit in the second-level cache.
 const BATCH: usize = 256;
 /// From this many queries on the panels are faster, although they score at least 16.
-const MIN_PANEL_QUERIES: usize = 4;
-/// Bytes of a widened tile of rows for few queries: it stays in the first-level cache.
-const ROW_TILE_BYTES: usize = 16 << 10;
+const MIN_PANEL_QUERIES: usize = 8;
 /// Bytes of a widened tile of rows: it stays in the second-level cache beside the panels.
 const TILE_BYTES: usize = 144 << 10;
 /// Rows that a worker takes at once.
@@ -72,8 +69,7 @@ struct Scan<'a> {
     matrix: &'a Matrix,
     /// Row-major.
     queries: &'a [f32],
-    /// The queries laid out for the kernel, if they are many.
-    panels: Option<Panels>,
+    kernel: Kernel,
     /// By query, how far a kernel's score may be from the canonical one.
     slack: Vec<f32>,
     top_k: usize,
@@ -81,18 +77,33 @@ struct Scan<'a> {
     next: AtomicU64,
 }
 
+/// How rows are scored.
+enum Kernel {
+    /// From the stored bytes, at the speed of memory.
+    Few,
+    /// From widened rows, several of them and several queries at once.
+    Many(Panels),
+}
+
 impl<'a> Scan<'a> {
     fn new(matrix: &'a Matrix, queries: &'a [f32], top_k: usize) -> Self {
         let dimensions = matrix.dimensions();
+        let bound = matrix.sum_bound();
         let norms = queries.chunks_exact(dimensions).map(dot::norm);
-        let slack: Vec<f32> = norms.map(|norm| dot::slack(dimensions, norm * f64::from(matrix.max_norm()))).collect();
-        let panels = (slack.len() >= MIN_PANEL_QUERIES).then(|| Panels::new(dimensions, queries));
-        Self { matrix, queries, panels, slack, top_k, next: AtomicU64::new(0) }
+        let slack: Vec<f32> = norms.map(|norm| dot::slack(dimensions, norm * bound)).collect();
+        let kernel = match slack.len() {
+            ..MIN_PANEL_QUERIES => Kernel::Few,
+            _ => Kernel::Many(Panels::new(dimensions, queries)),
+        };
+        Self { matrix, queries, kernel, slack, top_k, next: AtomicU64::new(0) }
     }
 
     /// Scores a kernel gives a row: one a query, and perhaps padding.
     fn width(&self) -> usize {
-        self.panels.as_ref().map_or(self.slack.len(), Panels::width)
+        match &self.kernel {
+            Kernel::Many(panels) => panels.width(),
+            _ => self.slack.len(),
+        }
     }
 
     fn query(&self, query: usize) -> &[f32] {
@@ -114,8 +125,7 @@ impl<'a> Scan<'a> {
 
     /// Scans rows until none are left, and returns the best found for each query.
     fn work(&self) -> Result<Vec<TopK>> {
-        let tile_bytes = if self.panels.is_some() { TILE_BYTES } else { ROW_TILE_BYTES };
-        let tile_rows = (tile_bytes / (self.matrix.dimensions() * size_of::<f32>())).max(1).next_multiple_of(6);
+        let tile_rows = (TILE_BYTES / (self.matrix.dimensions() * size_of::<f32>())).max(1).next_multiple_of(6);
         let mut worker = Worker::new(self, tile_rows);
         loop {
             let start = self.next.fetch_add(CLAIM_ROWS, Ordering::Relaxed);
@@ -134,8 +144,10 @@ impl<'a> Scan<'a> {
 struct Worker<'a> {
     scan: &'a Scan<'a>,
     selection: Selection<'a>,
-    /// Row-major.
+    /// Widened rows.
     tile: Vec<f32>,
+    /// One widened row.
+    row: Vec<f32>,
     /// By row, a score for each query.
     scores: Vec<f32>,
 }
@@ -145,30 +157,29 @@ impl<'a> Worker<'a> {
         Self {
             scan,
             selection: Selection::new(scan.top_k, &scan.slack),
-            tile: vec![0.0; tile_rows * scan.matrix.dimensions()],
+            tile: match scan.kernel {
+                Kernel::Few => Vec::new(),
+                Kernel::Many(_) => vec![0.0; tile_rows * scan.matrix.dimensions()],
+            },
+            row: vec![0.0; scan.matrix.dimensions()],
             scores: vec![0.0; tile_rows * scan.width()],
         }
     }
 
     fn scan(&mut self, rows: Range<u64>) -> Result<()> {
-        let Scan { matrix, queries, panels, .. } = self.scan;
+        let Scan { matrix, queries, kernel, .. } = self.scan;
         let count = (rows.end - rows.start) as usize;
-        let vectors = match matrix.stored(rows.clone()) {
-            Rows::F32(values) => values,
-            stored => {
-                let tile = &mut self.tile[..count * matrix.dimensions()];
-                stored.widen(tile);
-                tile
-            }
-        };
+        let stored = matrix.stored(rows.clone());
         let scores = &mut self.scores[..count * self.scan.width()];
-        match panels {
-            Some(panels) => panels.score(vectors, scores),
-            None => dot::score_rows(vectors, queries, matrix.dimensions(), scores),
+        match kernel {
+            Kernel::Few => dot::score_rows(stored, queries, matrix.dimensions(), scores),
+            Kernel::Many(panels) => panels.score(stored.widened(&mut self.tile), scores),
         }
-        let vectors = vectors.chunks_exact(matrix.dimensions());
-        for ((row, vector), scores) in rows.zip(vectors).zip(scores.chunks_exact(self.scan.width())) {
-            let canonical = |query| dot::canonical(vector, self.scan.query(query));
+        for (row, scores) in rows.zip(scores.chunks_exact(self.scan.width())) {
+            let canonical = |query| {
+                matrix.widen(row..row + 1, &mut self.row);
+                dot::canonical(&self.row, self.scan.query(query))
+            };
             if !self.selection.consider(row, scores, canonical) {
                 return Err(matrix.damaged(row));
             }

@@ -10,11 +10,11 @@ mod writer;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::{Access, ElementType, Error, MappedFile, Result};
+use crate::{Access, ElementType, Error, MappedFile, Result, dot};
 
 use header::Header;
 pub use header::MatrixSpec;
-pub(crate) use rows::Rows;
+pub(crate) use rows::{Rows, f16_value, i8_value, split_scale};
 pub use writer::MatrixWriter;
 
 /// A finished matrix file, mapped read-only.
@@ -54,6 +54,12 @@ impl Matrix {
     /// The largest norm of a row, rounded up.
     pub fn max_norm(&self) -> f32 {
         self.header.max_norm
+    }
+
+    /// What the norm of a query is multiplied with to bound the sums in a score: the largest norm, and where rows
+    /// are coded about a mean, also that of the mean, added and taken away again.
+    pub(crate) fn sum_bound(&self) -> f64 {
+        f64::from(self.max_norm()) + 2.0 * dot::norm(&self.header.spec.mean)
     }
 
     /// The file.

@@ -78,7 +78,7 @@ impl<'a> Selection<'a> {
     /// Takes the `scores` of a row, one a query (what follows is ignored), and asks for the `canonical` score of each
     /// query where the row could be among the best. Returns false when such a score is not a finite number.
     #[must_use]
-    pub fn consider(&mut self, row: u64, scores: &[f32], canonical: impl Fn(usize) -> f32) -> bool {
+    pub fn consider(&mut self, row: u64, scores: &[f32], mut canonical: impl FnMut(usize) -> f32) -> bool {
         // A score that is not a number passes, to be found out.
         let passes = |(score, threshold): (&f32, &f32)| score >= threshold || score.is_nan();
         for first in (0..self.slack.len()).step_by(CHECKED) {

@@ -1,4 +1,5 @@
 //! Exact search is exact, and its answer depends on nothing but the query and the rows.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! A matrix file gives back what was written, and never less under its name.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
@@ -25,6 +26,17 @@ fn rows_come_back_within_the_precision_of_their_type() {
         let largest = all.chunks(37).map(|row| row.iter().map(|x| x * x).sum::<f32>().sqrt()).fold(0.0, f32::max);
         assert!((matrix.max_norm() - largest).abs() < 1e-5 && matrix.max_norm() >= largest - 1e-6);
     }
+}
+
+#[test]
+fn every_half_precision_number_comes_back_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let finite = (0..=u16::MAX).map(half::f16::from_bits).filter(|x| x.is_finite());
+    let vectors = Vectors::new(64, finite.map(f32::from).collect()).unwrap();
+    let matrix = common::matrix(&folder.path().join("vectors"), &vectors, ElementType::F16);
+    let mut all = vec![0.0; vectors.as_slice().len()];
+    matrix.widen(0..vectors.len() as u64, &mut all);
+    assert_eq!(all, vectors.as_slice());
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! What is not a usable vector is refused, at the door, by name.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

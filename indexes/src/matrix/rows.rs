@@ -1,7 +1,7 @@
 //! Rows as stored bytes: coding and decoding.
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
+use pulp::Arch;
 
 use super::MatrixSpec;
 use crate::{ElementType, Error, Result};
@@ -16,7 +16,8 @@ const MAX_CODE: f32 = 127.0;
 #[derive(Clone, Copy)]
 pub(crate) enum Rows<'a> {
     F32(&'a [f32]),
-    F16(&'a [f16]),
+    /// Bits of half-precision numbers.
+    F16(&'a [u16]),
     /// Rows of a scale and `mean.len()` codes each.
     I8 {
         mean: &'a [f32],
@@ -34,33 +35,84 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// The rows' vectors, row-major: in place, or in the first part of `buffer`.
+    pub fn widened<'b>(self, buffer: &'b mut [f32]) -> &'b [f32]
+    where
+        'a: 'b,
+    {
+        let values = match self {
+            Self::F32(values) => return values,
+            Self::F16(values) => values.len(),
+            Self::I8 { mean, rows } => rows.len() / (size_of::<f32>() + mean.len()) * mean.len(),
+        };
+        self.widen(&mut buffer[..values]);
+        &buffer[..values]
+    }
+
     /// The rows' vectors, row-major.
     pub fn widen(self, out: &mut [f32]) {
         match self {
             Self::F32(values) => out.copy_from_slice(values),
-            Self::F16(values) => values.convert_to_f32_slice(out),
-            Self::I8 { mean, rows } => {
-                let row_bytes = size_of::<f32>() + mean.len();
-                assert_eq!(rows.len() / row_bytes * mean.len(), out.len());
-                pulp::Arch::new().dispatch(
-                    #[inline(always)]
-                    || {
-                        for (row, out) in rows.chunks_exact(row_bytes).zip(out.chunks_exact_mut(mean.len())) {
-                            let (scale, codes) = split(row);
-                            for ((out, code), mean) in out.iter_mut().zip(codes).zip(mean) {
-                                *out = mean + scale * f32::from(*code as i8);
-                            }
-                        }
-                    },
-                );
-            }
+            Self::F16(values) => Arch::new().dispatch(
+                #[inline(always)]
+                || map(values, out, f16_value),
+            ),
+            Self::I8 { mean, rows } => Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    let rows = rows.chunks_exact(size_of::<f32>() + mean.len());
+                    for (row, out) in rows.zip(out.chunks_exact_mut(mean.len())) {
+                        let (scale, codes) = split_scale(row);
+                        map(codes, out, |code| scale * i8_value(code));
+                        out.iter_mut().zip(mean).for_each(|(out, mean)| *out += mean);
+                    }
+                },
+            ),
         }
     }
 }
 
+/// Widens `values` into `out`, by blocks of fixed size, from which compilers make vector code.
+#[inline(always)]
+fn map<T: Copy>(values: &[T], out: &mut [f32], widen: impl Fn(T) -> f32 + Copy) {
+    let (blocks, rest) = values.as_chunks::<16>();
+    let (out_blocks, out_rest) = out.as_chunks_mut::<16>();
+    for (out, block) in out_blocks.iter_mut().zip(blocks) {
+        let mut wide = [0f32; 16];
+        for (wide, value) in wide.iter_mut().zip(block) {
+            *wide = widen(*value);
+        }
+        *out = wide;
+    }
+    for (out, value) in out_rest.iter_mut().zip(rest) {
+        *out = widen(*value);
+    }
+}
+
+/// The number with these half-precision bits; for bits of infinity and NaN, which are not stored, some number from
+/// 65,536 on. In integer steps and one subtraction, which compilers turn into vector code on any machine.
+#[inline(always)]
+pub(crate) fn f16_value(bits: u16) -> f32 {
+    const SIGN: u32 = 1 << 31;
+    // The bits in their places of single precision: sign, exponent (biased by 15, not 127), fraction.
+    let bits = ((i32::from(bits as i16) << 13) as u32) & (SIGN | 0x0fff_e000);
+    if bits & 0x0f80_0000 == 0 {
+        // Subnormal: the fraction behind a hidden one of 2^-14, less that one.
+        f32::from_bits(bits + (113 << 23)) - f32::from_bits(bits & SIGN | 113 << 23)
+    } else {
+        f32::from_bits(bits + (112 << 23))
+    }
+}
+
+/// The code in this byte.
+#[inline(always)]
+pub(crate) fn i8_value(code: u8) -> f32 {
+    f32::from(code as i8)
+}
+
 /// The scale and the codes of an `i8` row.
 #[inline(always)]
-pub(crate) fn split(row: &[u8]) -> (f32, &[u8]) {
+pub(crate) fn split_scale(row: &[u8]) -> (f32, &[u8]) {
     let (scale, codes) = row.split_at(size_of::<f32>());
     (f32::from_le_bytes(std::array::from_fn(|i| scale[i])), codes)
 }
