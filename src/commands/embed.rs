@@ -12,9 +12,6 @@ use super::Context;
 use crate::failure::Failure;
 use crate::output::count;
 
-/// Texts embedded at a time: enough to sort by length, few enough to stop soon after Ctrl-C.
-const WINDOW: usize = 512;
-
 /// What the texts are, for models that tell queries from passages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
@@ -49,6 +46,9 @@ pub struct Args {
     /// Worker threads; 0 takes one a core
     #[arg(long)]
     threads: Option<usize>,
+    /// Texts that may share a batch: many are sorted by length, 1 embeds them one after the other
+    #[arg(long, default_value = "1024", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    window: u32,
 }
 
 /// Prints vectors, or writes them and prints what it took.
@@ -75,7 +75,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let progress = context.progress();
     let mut values = Vec::with_capacity(texts.len() * embedder.card().dimensions);
     let (start, before) = (std::time::Instant::now(), embedder.stats());
-    let mut stream = embedder.embed_stream(texts.iter().cloned(), kind, WINDOW);
+    let mut stream = embedder.embed_stream(texts.iter().cloned(), kind, args.window as usize);
     while let Some(window) = stream.next_unless(&context.interrupt) {
         values.extend_from_slice(window?.vectors.as_slice());
         let done = (values.len() / embedder.card().dimensions) as u64;
