@@ -158,11 +158,10 @@ def load_sentence_transformers(folder, threads):
         if workload == "query":
             return np.concatenate([model.encode([t], normalize_embeddings=True, show_progress_bar=False) for t in texts])
         if workload == "padded":
-            texts_in = list(texts)
+            parts = []
             with torch.inference_mode():
-                parts = []
-                for start in range(0, len(texts_in), BATCH):
-                    feed = model.tokenizer(texts_in[start : start + BATCH], padding="max_length", truncation=True,
+                for start in range(0, len(texts), BATCH):
+                    feed = model.tokenizer(texts[start : start + BATCH], padding="max_length", truncation=True,
                                            max_length=MAX_LENGTH, return_tensors="pt")
                     parts.append(model(dict(feed))["sentence_embedding"].numpy())
             return np.concatenate(parts)
@@ -292,7 +291,8 @@ def table(model, results):
     lines = []
     for workload, peers in results.items():
         base = peers[REFERENCE]
-        lines += [f"### {model}, {workload}", "", f"| | texts/s | x {REFERENCE} | texts per CPU-s | x {REFERENCE} | cosine to {REFERENCE} |",
+        lines += [f"### {model}, {workload}", "",
+                  f"| | texts/s | x {REFERENCE} | texts per CPU-s | x {REFERENCE} | cosine to {REFERENCE} |",
                   "|---|---|---|---|---|---|"]
         for name, r in sorted(peers.items(), key=lambda item: -item[1]["texts_per_cpu_second"]):
             ratios = [r[key] / base[key] for key in ("texts_per_second", "texts_per_cpu_second")]
