@@ -9,8 +9,10 @@
 
 mod build;
 mod codes;
+mod copies;
 mod footer;
 mod permits;
+mod rows;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -80,12 +82,13 @@ impl Hnsw {
         // SAFETY: the bytes are mapped read-only and live as long as `map`, which this struct keeps and drops after
         // the graph. They are what the builder wrote, as the caller has verified.
         unsafe { graph.view_from_buffer(&map.as_ref()[..footer.graph_length]) }.map_err(failed("open its file"))?;
+        let nodes = footer.rows - footer.copies.len() as u64;
         let found = (graph.size() as u64, graph.dimensions(), graph.connectivity(), graph.scalar_kind());
-        let expected = (footer.rows, footer.codes.dimensions(), footer.connectivity, ScalarKind::I8);
+        let expected = (nodes, footer.codes.dimensions(), footer.connectivity, ScalarKind::I8);
         if found != expected {
             return Err(Error::Corrupt {
                 path: path.into(),
-                expected: format!("a graph of (rows, dimensions, connectivity, codes) {expected:?}"),
+                expected: format!("a graph of (nodes, dimensions, connectivity, codes) {expected:?}"),
                 found: format!("{found:?}"),
             });
         }
@@ -116,15 +119,17 @@ impl Hnsw {
     fn search_one(&self, query: &[f32], top_k: usize, candidates: usize) -> Result<Vec<Hit>> {
         let mut code = vec![0; query.len()];
         self.footer.codes.encode(query, &mut code);
-        let mut rows = {
+        let nodes = {
             let _permit = self.permits.acquire();
             self.graph.search(&code, candidates).map_err(failed("search"))?.keys
         };
+        let copies = nodes.iter().flat_map(|node| self.footer.copies.of(*node));
+        let mut rows: Vec<u64> = nodes.iter().copied().chain(copies).collect();
         rows.sort_unstable();
         rows.dedup();
         let mut best = TopK::new(top_k);
         let mut vector = vec![0.0; query.len()];
-        for &row in &rows {
+        for row in rows {
             if row >= self.matrix.rows() {
                 return Err(Error::Corrupt {
                     path: self.map.path().into(),

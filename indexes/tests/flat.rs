@@ -42,6 +42,22 @@ fn hits_are_those_of_a_plain_sort() {
 }
 
 #[test]
+fn rows_closer_than_a_fast_sum_can_tell_are_ranked_all_the_same() {
+    // Copies of one vector, each value off by about the spacing of single-precision numbers.
+    let one = common::vectors(1, 768, 12);
+    let noise = common::vectors(2000, 768, 13);
+    let data = noise.as_slice().iter().zip(one.as_slice().iter().cycle()).map(|(noise, x)| x + noise * 2e-6);
+    let (_folder, matrix, index) = flat(&Vectors::new(768, data.collect()).unwrap(), ElementType::F32);
+    for count in [1, 20] {
+        let queries = common::vectors(count, 768, 14);
+        let hits = index.search(&queries, &SearchParams::top(10)).unwrap();
+        for (query, hits) in queries.rows().zip(&hits) {
+            assert_eq!(hits, &common::brute_force(&matrix, query, 10));
+        }
+    }
+}
+
+#[test]
 fn one_query_or_many_and_any_threads_give_the_same_bits() {
     // Odd sizes: a partial tile, a partial panel, values left over after whole registers.
     let queries = common::vectors(300, 101, 21);

@@ -3,18 +3,21 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::codes::Codes;
 use super::footer::Footer;
+use super::rows::Rows;
 use super::{failed, new_graph, reserve};
 use crate::workers::run_workers;
-use crate::{Error, Interrupt, Matrix, OnProgress, Progress, Result};
+use crate::{Error, Interrupt, Matrix, OnProgress, Result};
 
-/// Rows that a worker takes at once.
-const CLAIM_ROWS: u64 = 64;
 /// Results among which a row must find itself.
 const SELF_RANK: usize = 10;
+/// Candidates kept in the first look for a row, which most pass.
+const FIRST_LOOK: usize = 32;
+/// Candidates kept in the second look: a row that fails it is not reached by any walk.
+const SECOND_LOOK: usize = 512;
 /// Rounds of repair before the build fails; one is the rule.
 const MAX_ROUNDS: usize = 8;
 /// The most rows of a graph: the library numbers nodes with 32 bits.
@@ -40,8 +43,10 @@ impl Default for HnswBuilder {
 /// What a build did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HnswSummary {
-    /// Nodes of the graph.
+    /// Rows of the matrix.
     pub rows: u64,
+    /// Rows whose code an earlier row has, which stands for them in the graph.
+    pub copies: u64,
     /// Rows that adding at once had lost, and that were linked again.
     pub repaired: u64,
 }
@@ -49,11 +54,11 @@ pub struct HnswSummary {
 impl HnswBuilder {
     /// Builds the graph of `matrix` in memory (about 1.2 bytes a value and 150 a row) and writes it to `path`, which
     /// appears only when it is complete and durable; until then the file is called `path` with `.partial` added.
-    /// Progress counts each row twice: when it is added and when it is found.
+    /// Progress counts each row twice: when it is added and when it is found; a repair begins the finding anew.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for too many rows or settings that cannot be, [`Error::Io`], [`Error::Interrupted`],
-    /// [`Error::Graph`] when the library fails. Rows that stay lost are the settings' fault: too few links.
+    /// [`Error::Graph`] when the library fails.
     pub fn build(
         &self,
         matrix: &Matrix,
@@ -62,26 +67,27 @@ impl HnswBuilder {
         interrupt: &Interrupt,
     ) -> Result<HnswSummary> {
         self.check(matrix)?;
+        let threads = if self.threads == 0 { crate::workers::cores() } else { self.threads };
         let codes = Codes::fit(matrix, interrupt)?;
+        let rows = Rows { matrix, codes: &codes, threads, progress, interrupt };
+        let copies = rows.copies()?;
         let mut footer = Footer {
             rows: matrix.rows(),
             connectivity: self.connectivity,
             expansion_add: self.expansion_add,
             graph_length: 0,
-            codes,
+            codes: codes.clone(),
+            copies,
         };
-        let graph = new_graph(&footer, self.connectivity * 2)?;
-        let threads = if self.threads == 0 { crate::workers::cores() } else { self.threads };
+        let graph = new_graph(&footer, FIRST_LOOK)?;
         // One more than there are rows, as the library takes a capacity of 0 for none given.
         reserve(&graph, matrix.rows() as usize + 1, threads)?;
-        let HnswBuilder { connectivity, expansion_add, .. } = *self;
-        let codes = &footer.codes;
-        let build = Build { matrix, codes, graph: &graph, threads, progress, interrupt, connectivity, expansion_add };
+        let build = Build { rows: &rows, graph: &graph, copies: footer.copies.rows() };
         build.add_all()?;
         let repaired = build.repair()?;
         footer.graph_length = graph.serialized_length();
         save(&graph, &footer, path)?;
-        Ok(HnswSummary { rows: matrix.rows(), repaired })
+        Ok(HnswSummary { rows: matrix.rows(), copies: footer.copies.len() as u64, repaired })
     }
 
     fn check(&self, matrix: &Matrix) -> Result<()> {
@@ -104,21 +110,23 @@ impl HnswBuilder {
 }
 
 struct Build<'a> {
-    matrix: &'a Matrix,
-    codes: &'a Codes,
+    rows: &'a Rows<'a>,
     graph: &'a usearch::Index,
-    threads: usize,
-    progress: OnProgress<'a>,
-    interrupt: &'a Interrupt,
-    connectivity: usize,
-    expansion_add: usize,
+    /// The rows that are left out, in order.
+    copies: Vec<u64>,
 }
 
 impl Build<'_> {
+    fn is_node(&self, row: u64) -> bool {
+        self.copies.binary_search(&row).is_err()
+    }
+
     fn add_all(&self) -> Result<()> {
-        self.for_all_rows(0, |row, code| {
-            self.graph.add(row, code).map_err(failed("add a row"))?;
-            Ok(false)
+        self.rows.for_all(Some(0), |row, code| {
+            if self.is_node(row) {
+                self.graph.add(row, code).map_err(failed("add a row"))?;
+            }
+            Ok(None::<u64>)
         })?;
         Ok(())
     }
@@ -127,64 +135,50 @@ impl Build<'_> {
     fn repair(&self) -> Result<u64> {
         let mut repaired = 0;
         for _ in 0..MAX_ROUNDS {
-            let lost = self.for_all_rows(self.matrix.rows(), |row, code| Ok(!self.finds(row, code)?))?;
+            let lost = self.lost()?;
             if lost.is_empty() {
                 return Ok(repaired);
             }
-            let mut code = vec![0; self.codes.dimensions()];
             for row in &lost {
-                self.interrupt.check()?;
-                self.codes.encode(&self.matrix.row(*row), &mut code);
+                self.rows.interrupt.check()?;
                 self.graph.remove(*row).map_err(failed("remove a row"))?;
-                self.graph.add(*row, &code).map_err(failed("add a row"))?;
+                self.graph.add(*row, &self.rows.code(*row)).map_err(failed("add a row"))?;
             }
             repaired += lost.len() as u64;
         }
+        // Not a fault of the library: so few links cannot hold the rows together.
         Err(Error::InvalidInput {
-            what: format!("graph of connectivity {} and expansion_add {}", self.connectivity, self.expansion_add),
-            expected: "every row found in it; raise both settings".into(),
-            found: format!("rows still lost after {MAX_ROUNDS} rounds of repair ({repaired} links made)"),
+            what: "settings of the graph".into(),
+            expected: "every row found; raise the connectivity and expansion_add, or build a flat index".into(),
+            found: format!("rows still lost after {MAX_ROUNDS} rounds of repair ({repaired} linked again)"),
         })
     }
 
-    /// Whether a search for the code of `row` gives `row`, or nothing but equals of it.
-    fn finds(&self, row: u64, code: &[i8]) -> Result<bool> {
-        let found = self.graph.search(code, SELF_RANK).map_err(failed("search"))?;
-        let only_equals = found.keys.len() == SELF_RANK && found.distances.iter().all(|distance| *distance <= 0.0);
-        Ok(only_equals || found.keys.contains(&row))
+    /// The rows that no search finds.
+    fn lost(&self) -> Result<Vec<u64>> {
+        // No search runs while the expansion changes.
+        self.graph.change_expansion_search(FIRST_LOOK);
+        let suspects = self.rows.for_all(Some(self.rows.matrix.rows()), |row, code| {
+            Ok((self.is_node(row) && !self.finds(row, code)?).then_some(row))
+        })?;
+        self.graph.change_expansion_search(SECOND_LOOK);
+        let next = AtomicUsize::new(0);
+        let parts = run_workers(self.rows.threads, suspects.len(), || {
+            let mut lost = Vec::new();
+            while let Some(row) = suspects.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.rows.interrupt.check()?;
+                if !self.finds(*row, &self.rows.code(*row))? {
+                    lost.push(*row);
+                }
+            }
+            Ok(lost)
+        })?;
+        Ok(parts.concat())
     }
 
-    /// Calls `act` with each row and its code, on all threads, and returns the rows for which it was true, in order.
-    fn for_all_rows(&self, done_before: u64, act: impl Fn(u64, &[i8]) -> Result<bool> + Sync) -> Result<Vec<u64>> {
-        let rows = self.matrix.rows();
-        let (next, done) = (AtomicU64::new(0), AtomicU64::new(done_before));
-        let parts = run_workers(self.threads, self.threads, || {
-            let mut chosen = Vec::new();
-            let mut vectors = vec![0.0; CLAIM_ROWS as usize * self.codes.dimensions()];
-            let mut code = vec![0; self.codes.dimensions()];
-            loop {
-                let start = next.fetch_add(CLAIM_ROWS, Ordering::Relaxed);
-                if start >= rows {
-                    return Ok(chosen);
-                }
-                self.interrupt.check()?;
-                let claimed = start..(start + CLAIM_ROWS).min(rows);
-                let count = claimed.end - claimed.start;
-                let vectors = &mut vectors[..count as usize * self.codes.dimensions()];
-                self.matrix.widen(claimed.clone(), vectors);
-                for (row, vector) in claimed.zip(vectors.chunks_exact(self.codes.dimensions())) {
-                    self.codes.encode(vector, &mut code);
-                    if act(row, &code)? {
-                        chosen.push(row);
-                    }
-                }
-                let done = done.fetch_add(count, Ordering::Relaxed) + count;
-                (self.progress)(Progress { done, total: Some(rows * 2) });
-            }
-        })?;
-        let mut chosen: Vec<u64> = parts.into_iter().flatten().collect();
-        chosen.sort_unstable();
-        Ok(chosen)
+    /// Whether a search for the code of `row` gives `row`.
+    fn finds(&self, row: u64, code: &[i8]) -> Result<bool> {
+        Ok(self.graph.search(code, SELF_RANK).map_err(failed("search"))?.keys.contains(&row))
     }
 }
 

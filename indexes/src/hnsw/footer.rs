@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use super::codes::Codes;
+use super::copies::{Copies, PAIR};
 use crate::bytes::{PAGE, u32_at, u64_at};
 use crate::{Error, Result};
 
@@ -17,31 +18,35 @@ const CHECKSUM_AT: usize = PAGE - blake3::OUT_LEN;
 /// What a graph file says of itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Footer {
-    /// Nodes of the graph, and rows of its matrix.
+    /// Rows of the matrix; the nodes of the graph are fewer by the copies.
     pub rows: u64,
     pub connectivity: usize,
     pub expansion_add: usize,
     /// Bytes of the library's part, at the start of the file.
     pub graph_length: usize,
     pub codes: Codes,
+    pub copies: Copies,
 }
 
 impl Footer {
-    /// The bytes after the library's part: padding to a page, the mean, padding to a page, the last page.
+    /// The bytes after the library's part: the copies, the mean and the last page, each from the start of a page.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![0; padding(self.graph_length)];
-        let mean_at = bytes.len();
+        let mut bytes = vec![0; self.graph_length.next_multiple_of(PAGE) - self.graph_length];
+        let start = bytes.len();
+        bytes.extend(self.copies.encode());
+        bytes.resize(start + (bytes.len() - start).next_multiple_of(PAGE), 0);
         bytes.extend(self.codes.mean.iter().flat_map(|x| x.to_le_bytes()));
-        bytes.resize(mean_at + mean_length(self.codes.dimensions()), 0);
+        bytes.resize(start + (bytes.len() - start).next_multiple_of(PAGE), 0);
         let page_at = bytes.len();
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(self.codes.scale.to_le_bytes());
-        let numbers = [self.codes.dimensions(), self.connectivity, self.expansion_add, self.graph_length];
+        let dimensions = self.codes.dimensions();
+        let numbers = [dimensions, self.connectivity, self.expansion_add, self.graph_length, self.copies.len()];
         bytes.extend(self.rows.to_le_bytes());
         bytes.extend(numbers.iter().flat_map(|number| (*number as u64).to_le_bytes()));
         bytes.resize(page_at + PAGE, 0);
-        let checksum = checksum(&bytes[mean_at..]);
+        let checksum = checksum(&bytes[start..]);
         bytes[page_at + CHECKSUM_AT..].copy_from_slice(checksum.as_bytes());
         bytes
     }
@@ -66,33 +71,34 @@ impl Footer {
             });
         }
         let number = |at| usize::try_from(u64_at(page, at)).ok();
-        let parts = (number(24), number(32), number(40), number(48));
-        let (Some(dimensions), Some(connectivity), Some(expansion_add), Some(graph_length)) = parts else {
+        let numbers = [24, 32, 40, 48, 56].map(number);
+        let [Some(dimensions), Some(connectivity), Some(expansion_add), Some(graph_length), Some(copies)] = numbers
+        else {
             return Err(short());
         };
-        let mean_length = dimensions.checked_mul(4).and_then(|length| length.checked_next_multiple_of(PAGE));
-        let mean_at = mean_length.and_then(|length| page_at.checked_sub(length)).ok_or_else(short)?;
-        if graph_length.checked_next_multiple_of(PAGE) != Some(mean_at) {
+        // The parts before the last page, from the end: each must begin where the one before it ends.
+        let before = |end: usize, count: usize, size: usize| {
+            let length = count.checked_mul(size)?;
+            let start = end.checked_sub(length.checked_next_multiple_of(PAGE)?)?;
+            Some((start, start + length))
+        };
+        let (mean_at, mean_end) = before(page_at, dimensions, size_of::<f32>()).ok_or_else(short)?;
+        let (copies_at, copies_end) = before(mean_at, copies, PAIR).ok_or_else(short)?;
+        if graph_length.checked_next_multiple_of(PAGE) != Some(copies_at) {
             return Err(short());
         }
-        if checksum(&file[mean_at..]).as_bytes() != &page[CHECKSUM_AT..] {
+        if checksum(&file[copies_at..]).as_bytes() != &page[CHECKSUM_AT..] {
             return Err(corrupt("a footer with its checksum", "another checksum".into()));
         }
-        let mean = file[mean_at..].chunks_exact(4).take(dimensions).map(|x| f32::from_bits(u32_at(x, 0))).collect();
+        let rows = u64_at(page, 16);
+        let copies = Copies::decode(path, &file[copies_at..copies_end], rows)?;
+        let mean = file[mean_at..mean_end].chunks_exact(4).map(|x| f32::from_bits(u32_at(x, 0))).collect();
         let codes = Codes { mean, scale: f32::from_bits(u32_at(page, 12)) };
-        Ok(Self { rows: u64_at(page, 16), connectivity, expansion_add, graph_length, codes })
+        Ok(Self { rows, connectivity, expansion_add, graph_length, codes, copies })
     }
 }
 
-fn padding(length: usize) -> usize {
-    length.next_multiple_of(PAGE) - length
-}
-
-fn mean_length(dimensions: usize) -> usize {
-    (dimensions * size_of::<f32>()).next_multiple_of(PAGE)
-}
-
-/// The hash of the mean and the last page, but for the hash itself.
+/// The hash of the copies, the mean and the last page, but for the hash itself.
 fn checksum(bytes: &[u8]) -> blake3::Hash {
     blake3::hash(&bytes[..bytes.len() - blake3::OUT_LEN])
 }
