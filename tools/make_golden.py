@@ -5,9 +5,10 @@
     make_golden.py MINILM_DIR tests/fixtures/minilm/golden.json
 
 MODEL_DIR is a sentence-transformers folder with model.safetensors. The texts are those under `texts` in the golden file,
-which is then written anew: to add one, add it there and run the tool. `mean` holds the vectors of mean pooling and L2 norm at the
-model's own length, `tokens` the number of tokens after truncation, specials included; `--cls` adds a list with the first
-token's vector instead of the mean, and `--max-length N` one of mean pooling after truncation to N tokens. Needs sentence-transformers and torch: run once, by hand, never by the tests.
+which is then written anew: to add one, add it there and run the tool. `mean` holds the vectors of mean pooling and L2 norm
+at the model's own length, `tokens` the number of tokens after truncation, specials included; `--cls` adds a list with the
+first token's vector instead of the mean, and `--max-length N` one of mean pooling after truncation to N tokens. Needs
+sentence-transformers and torch: run once, by hand, never by the tests.
 """
 import argparse
 import json

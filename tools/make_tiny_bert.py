@@ -29,9 +29,10 @@ their them then there these they this time to town two under up used war was wat
 whose why will with world would year years you
 """.split()
 CALIBRATION = [
-    "what is the name of the river in the north of the country", "who made the first film", "1984 was a year", "a", ".", "?!", "3.14159",
-    "the team from the new town would play one game each year, but not during the war", "PARIS", "Zürich & São Paulo", "東京",
-    "Whose language did people know before that time? (It was not known.)", "x = y + 1;", "<b>html</b> \"quotes\" \\ `code` {1: [2, 3]}",
+    "what is the name of the river in the north of the country", "who made the first film", "1984 was a year", "a", ".",
+    "?!", "3.14159", "PARIS", "Zürich & São Paulo", "東京", "x = y + 1;",
+    "the team from the new town would play one game each year, but not during the war",
+    "Whose language did people know before that time? (It was not known.)", "<b>html</b> \"quotes\" \\ `code` {1: [2, 3]}",
     "The lighthouse stood at the end of a long stone pier, and every evening the keeper climbed its ninety-one steps. " * 5,
 ]
 
