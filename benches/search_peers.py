@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Search latency and recall of hindsearch beside faiss: same vectors, queries and threads, in one run.
 
-    cargo build --release -p hindsearch-indexes --example search_speed
+    cargo build --release --example search_speed
     search_peers.py [--hindsearch target/release/examples/search_speed] [--rows 100000] [--threads 2] [--rounds 5] [--work DIR] [--out DIR]
 
 Vectors come from gen_vectors.py, 768 dimensions, and stay in DIR with the built indexes. Each index answers 64 single

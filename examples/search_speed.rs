@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hindsearch_indexes::{
+use hindsearch::indexes::{
     ElementType, Flat, Hnsw, HnswBuilder, HnswOptions, Index, IndexKind, Interrupt, Matrix, MatrixSpec, MatrixWriter,
     SearchParams, Vectors, read_npy, write_npy,
 };
@@ -79,7 +79,7 @@ fn graph(matrix: Arc<Matrix>, folder: &Path, threads: usize) -> Result<Hnsw, Box
 }
 
 /// The hits of all batches, and wall and CPU milliseconds a query.
-type Timed = (Vec<Vec<hindsearch_indexes::Hit>>, (f64, f64));
+type Timed = (Vec<Vec<hindsearch::indexes::Hit>>, (f64, f64));
 
 fn time(index: &dyn Index, batches: &[Vectors], params: &SearchParams) -> Result<Timed, Box<dyn Error>> {
     let (start, cpu) = (Instant::now(), cpu_time());
