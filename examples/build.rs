@@ -23,6 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             connectivity: 16,
             expansion_add: 128,
         },
+        restart: false,
         settings: serde_json::json!({ "made by": "examples/build.rs" }),
     };
     // Called from worker threads too; a graphical program would send these to its window.
@@ -30,6 +31,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         |stage, step: hindsearch::indexes::Progress| eprintln!("{stage:?}: {} of {:?}", step.done, step.total);
     // Keep a clone of the interrupt and call `stop` on it to end the build early; the next call goes on.
     let report = build(&options, &on_stage, &Interrupt::new())?;
-    println!("{} passages in {}, generation {}", report.manifest.rows, report.out.display(), report.generation);
+    println!("{} passages in {}, generation {}", report.manifest.rows, report.out, report.generation);
     Ok(())
 }

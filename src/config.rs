@@ -3,6 +3,7 @@
 //! Every key has a default, so the default tree is also the list of keys: a key outside it is an error that names the
 //! nearest one, whatever source it came from.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -175,7 +176,7 @@ impl Config {
     /// The first unknown key, wrong type or unusable value, with its origin.
     pub fn resolve(
         file: Option<&Path>,
-        environment: impl Iterator<Item = (String, String)>,
+        environment: impl Iterator<Item = (OsString, OsString)>,
         set: &[String],
     ) -> Result<Self, ConfigError> {
         let defaults = Self::default_table();
@@ -192,7 +193,8 @@ impl Config {
             }
         }
         for (name, text) in environment {
-            if let Some(rest) = name.strip_prefix("HINDSEARCH_").filter(|_| !NOT_SETTINGS.contains(&name.as_str())) {
+            let (name, text) = (name.to_string_lossy(), text.to_string_lossy());
+            if let Some(rest) = name.strip_prefix("HINDSEARCH_").filter(|_| !NOT_SETTINGS.contains(&&*name)) {
                 resolved.put_variable(&name, rest, &text)?;
             }
         }

@@ -92,7 +92,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            let _ = writeln!(std::io::stderr(), "error: {}", output::harmless(&failure.to_string()));
             ExitCode::from(failure.exit_code())
         }
     }
@@ -100,13 +100,16 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<(), Failure> {
     let interrupt = Interrupt::new();
-    // The first Ctrl-C asks for a stop at the next safe point, the second stops at once.
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag()).map_err(Failure::internal)?;
-        signal_hook::flag::register(signal, interrupt.flag()).map_err(Failure::internal)?;
+    // Commands that write stop at a safe point at the first Ctrl-C, and at once at the second. The others just end.
+    if matches!(cli.command, Command::Build(_) | Command::Embed(_) | Command::Export(_)) {
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
+                .map_err(Failure::internal)?;
+            signal_hook::flag::register(signal, interrupt.flag()).map_err(Failure::internal)?;
+        }
     }
     let Global { config, set, json, quiet } = cli.global;
-    let resolve = || Config::resolve(config.as_deref(), std::env::vars(), &set);
+    let resolve = || Config::resolve(config.as_deref(), std::env::vars_os(), &set);
     let context = |config| Context { config, json, quiet, interrupt: interrupt.clone() };
     match cli.command {
         Command::Build(args) => commands::build::run(args, &context(resolve()?)),

@@ -131,22 +131,39 @@ fn an_index_of_another_model() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", 20);
     bench.ok(&["build", "c.jsonl", "--out", "index"]);
-    let prefix = ["search", "index", "river", "--set", "model.query_prefix=query: "];
-    bench.refused(&prefix, 5, &["query prefix", "query: ", "--model"]);
-    // Another model, of the same precision.
-    bench.ok(&[
-        "build",
-        "c.jsonl",
-        "--out",
-        "eight",
-        "--set",
-        "model.query_precision=int8",
-        "--set",
-        "model.passage_precision=int8",
-    ]);
-    bench.refused(&["search", "eight", "river", "--model", "default"], 5, &["dimensions", "32", "384"]);
+    // The same weights, pooled in another way.
+    let other = bench.path("other");
+    for file in ["config.json", "tokenizer.json", "tokenizer_config.json", "onnx/model.onnx"] {
+        std::fs::create_dir_all(other.join(file).parent().expect("a folder")).expect("a folder");
+        std::fs::copy(tiny_model().join(file), other.join(file)).expect("the fixture");
+    }
+    std::fs::create_dir(other.join("1_Pooling")).expect("a folder");
+    std::fs::write(other.join("1_Pooling/config.json"), r#"{"pooling_mode_cls_token": true}"#).expect("a file");
+    // An index carries its own pooling, so the graph or its texts must differ to be refused.
+    bench.ok(&["search", "index", "river", "--model", "./other"]);
+    std::fs::copy(tiny_model().join("onnx/model_fp16.onnx"), other.join("onnx/model.onnx")).expect("the fixture");
+    bench.refused(
+        &["search", "index", "river", "--model", "./other", "--set", "model.query_precision=fp16"],
+        3,
+        &["fp32"],
+    );
     bench.refused(&["search", "index", "river", "--model", "default"], 3, &["fp32"]);
-    bench.refused(&["search", "index", "river", "--set", "model.pooling=cls"], 5, &["pooling"]);
+
+    let eight = ["--set", "model.query_precision=int8", "--set", "model.passage_precision=int8"];
+    bench.ok(&[&["build", "c.jsonl", "--out", "eight"], &eight[..]].concat());
+    bench.refused(&["search", "eight", "river", "--model", "default"], 5, &["dimensions", "32", "384", "--model"]);
+}
+
+#[test]
+fn settings_for_building_do_not_change_how_an_index_is_searched() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", 20);
+    bench.ok(&["build", "c.jsonl", "--out", "index", "--set", "model.query_prefix=find: "]);
+    let hits = |outcome: common::Outcome| outcome.json()["hits"].clone();
+    let plain = hits(bench.ok(&["search", "index", "river", "--json"]));
+    bench.write("hindsearch.toml", "[model]\nquery_prefix = \"query: \"\npooling = \"cls\"\n");
+    assert_eq!(hits(bench.ok(&["search", "index", "river", "--json"])), plain);
+    assert!(bench.ok(&["inspect", "index"]).stdout.contains("\"find: \""));
 }
 
 #[test]

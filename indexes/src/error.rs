@@ -63,9 +63,10 @@ impl ErrorKind {
     pub fn of_io(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::NotFound,
-            io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
-                Self::InvalidInput
-            }
+            io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::NotADirectory => Self::InvalidInput,
             _ => Self::Unavailable,
         }
     }

@@ -82,7 +82,7 @@ impl Hnsw {
         // SAFETY: the bytes are mapped read-only and live as long as `map`, which this struct keeps and drops after
         // the graph. They are what the builder wrote, as the caller has verified.
         unsafe { graph.view_from_buffer(&map.as_ref()[..footer.graph_length]) }.map_err(failed("open its file"))?;
-        let nodes = footer.rows - footer.copies.len() as u64;
+        let nodes = footer.rows.saturating_sub(footer.copies.len() as u64);
         let found = (graph.size() as u64, graph.dimensions(), graph.connectivity(), graph.scalar_kind());
         let expected = (nodes, footer.codes.dimensions(), footer.connectivity, ScalarKind::I8);
         if found != expected {
@@ -94,6 +94,8 @@ impl Hnsw {
         }
         reserve(&graph, graph.size(), options.max_concurrency)?;
         map.advise(Access::Random)?;
+        // Single rows are scored, here and there; the default would read far ahead for each.
+        matrix.advise(Access::Random)?;
         let (exact, permits) = (Flat::new(Arc::clone(&matrix)), Permits::new(options.max_concurrency));
         Ok(Self { graph, map, footer, matrix, exact, options, permits })
     }
@@ -164,18 +166,8 @@ impl Index for Hnsw {
     /// The rows are searched exactly where the graph would have to name an eighth of them.
     ///
     /// # Errors
-    /// As all indexes, and [`Error::InvalidInput`] for an effort other than
-    /// [`expansion_search`](HnswOptions::expansion_search), which belongs to the open graph and not to a search.
+    /// As all indexes.
     fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>> {
-        if let Some(effort) = params.effort
-            && effort != self.options.expansion_search
-        {
-            return Err(Error::InvalidInput {
-                what: "effort".into(),
-                expected: format!("{}, with which this graph was opened", self.options.expansion_search),
-                found: effort.to_string(),
-            });
-        }
         queries.check(self.dimensions(), "query", 0)?;
         let candidates = params.top_k.saturating_mul(CANDIDATES_PER_HIT).max(MIN_CANDIDATES);
         if params.top_k == 0 || candidates as u64 >= self.len() / EXACT_SHARE {

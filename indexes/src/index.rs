@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::workers::cores;
-use crate::{Flat, Generation, Hnsw, HnswOptions, Matrix, Result, Vectors};
+use crate::{ElementType, Error, Flat, Generation, Hnsw, HnswOptions, Matrix, Result, Vectors};
 
 /// A row found, with the inner product of its stored vector and the query.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,16 +19,14 @@ pub struct Hit {
 pub struct SearchParams {
     /// Hits wanted for each query.
     pub top_k: usize,
-    /// How many candidates an approximate index keeps while it walks; `None` is the measured default of the index.
-    pub effort: Option<usize>,
     /// Threads for this call; 0 is all cores. The answer does not depend on it.
     pub threads: usize,
 }
 
 impl SearchParams {
-    /// `top_k` hits a query, default effort, all cores.
+    /// `top_k` hits a query, all cores.
     pub fn top(top_k: usize) -> Self {
-        Self { top_k, effort: None, threads: 0 }
+        Self { top_k, threads: 0 }
     }
 }
 
@@ -69,7 +67,16 @@ pub trait Index: Send + Sync {
 /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt) or
 /// [`Error::Incompatible`](crate::Error::Incompatible) for files that are not what the manifest says.
 pub fn open_index(generation: &Generation, expansion_search: Option<usize>) -> Result<Box<dyn Index>> {
-    let matrix = Arc::new(Matrix::open(&generation.path().join("vectors"))?);
+    let path = generation.path().join("vectors");
+    let matrix = Arc::new(Matrix::open(&path)?);
+    let manifest = generation.manifest();
+    let claimed = (manifest.rows, manifest.dimensions, manifest.element_type);
+    let found = (matrix.rows(), matrix.dimensions(), matrix.element_type());
+    if claimed != found {
+        let shape =
+            |(rows, dimensions, kind): (u64, usize, ElementType)| format!("{rows} rows of {dimensions} values, {kind}");
+        return Err(Error::Corrupt { path, expected: shape(claimed), found: shape(found) });
+    }
     match &generation.manifest().graph {
         None => Ok(Box::new(Flat::new(matrix))),
         Some(params) => {

@@ -113,9 +113,6 @@ pub struct GraphParams {
     pub expansion_add: usize,
     /// Candidates kept while searching, `ef`.
     pub expansion_search: usize,
-    /// The factor from a centred value to its byte in the graph, when the graph holds bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scale: Option<f32>,
 }
 
 /// A measurement of an approximate index against the exact one.

@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
+use tempfile::NamedTempFile;
+
 use crate::{Error, Result, Vectors};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -20,7 +22,7 @@ pub fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     }
     header.push('\n');
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(Error::io("write into", folder))?;
+    let mut file = temporary_file(folder).map_err(Error::io("write into", folder))?;
     let mut write = || -> std::io::Result<()> {
         file.write_all(MAGIC)?;
         file.write_all(&[1, 0])?;
@@ -35,6 +37,17 @@ pub fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
     write().map_err(Error::io("write", path))?;
     file.persist(path).map_err(|e| e.error).map_err(Error::io("write", path))?;
     Ok(())
+}
+
+/// A file in `folder` that goes away unless it gets a name: with the rights of ordinary files, not a private one's.
+///
+/// # Errors
+/// Whatever the folder refuses.
+pub fn temporary_file(folder: &Path) -> std::io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
 }
 
 /// Reads a two-dimensional little-endian `f32` array in C order.

@@ -131,8 +131,7 @@ fn answers_do_not_depend_on_threads_or_batches() {
     let built = Built::new(&common::vectors(3000, 32, 48), 0);
     let graph = built.open();
     let queries = common::vectors(60, 32, 49);
-    let search =
-        |queries: &Vectors, threads| graph.search(queries, &SearchParams { top_k: 5, effort: None, threads }).unwrap();
+    let search = |queries: &Vectors, threads| graph.search(queries, &SearchParams { top_k: 5, threads }).unwrap();
     let together = search(&queries, 1);
     assert_eq!(together, search(&queries, 8));
     for (query, hits) in queries.rows().zip(&together) {
@@ -150,7 +149,7 @@ fn more_callers_than_contexts_wait_and_none_fails() {
     std::thread::scope(|scope| {
         for _ in 0..256 {
             scope.spawn(|| {
-                let hits = graph.search(&queries, &SearchParams { top_k: 3, effort: None, threads: 1 });
+                let hits = graph.search(&queries, &SearchParams { top_k: 3, threads: 1 });
                 assert_eq!(hits.unwrap(), expected);
             });
         }
@@ -158,7 +157,7 @@ fn more_callers_than_contexts_wait_and_none_fails() {
 }
 
 #[test]
-fn what_is_no_query_and_no_effort_of_this_graph_is_refused() {
+fn what_is_no_query_is_refused() {
     let built = Built::new(&common::vectors(1000, 4, 52), 0);
     let graph = built.open();
     for bad in [f32::NAN, f32::INFINITY, 0.0] {
@@ -166,10 +165,6 @@ fn what_is_no_query_and_no_effort_of_this_graph_is_refused() {
         assert_eq!(graph.search(&queries, &SearchParams::top(3)).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
     let queries = common::vectors(1, 4, 53);
-    for (effort, accepted) in [(None, true), (Some(128), true), (Some(127), false)] {
-        let params = SearchParams { top_k: 3, effort, threads: 1 };
-        assert_eq!(graph.search(&queries, &params).is_ok(), accepted, "{effort:?}");
-    }
     let wide = common::vectors(1, 5, 53);
     assert_eq!(graph.search(&wide, &SearchParams::top(3)).unwrap_err().kind(), ErrorKind::InvalidInput);
 }

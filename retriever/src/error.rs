@@ -8,16 +8,6 @@ use hindsearch_indexes::ErrorKind;
 /// An error of the retriever crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused.
-    #[error("cannot {action} `{}`: {source}", path.display())]
-    Io {
-        /// What was attempted, as a verb: `read`, `write`, `sync`.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The operating system's answer.
-        source: io::Error,
-    },
     /// A corpus or question file holds something that cannot be used.
     #[error("`{}`, line {line} (byte {byte}): expected {expected}, found {found}", path.display())]
     Line {
@@ -112,14 +102,13 @@ pub enum Error {
 impl Error {
     /// Wraps an operating-system error with the path and the attempt.
     pub fn io(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> Self {
-        let path = path.as_ref().to_path_buf();
-        move |source| Self::Io { action, path, source }
+        let wrap = hindsearch_indexes::Error::io(action, path);
+        move |source| Self::Index(wrap(source))
     }
 
     /// The class of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { source, .. } => ErrorKind::of_io(source),
             Self::Line { .. } | Self::File { .. } | Self::InvalidInput { .. } => ErrorKind::InvalidInput,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::NotFound { .. } => ErrorKind::NotFound,

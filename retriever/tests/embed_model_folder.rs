@@ -45,7 +45,7 @@ fn the_missing_precision_is_named_with_those_that_are_there() {
     let options = EmbedOptions { passage_precision: Some(Precision::Int8), ..EmbedOptions::default() };
     let error = open(folder.path(), options).err().expect("an error");
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert_says(&error, &["int8", "`onnx/model.onnx` (fp32)", "model_int8.onnx"]);
+    assert_says(&error, &["int8", "`onnx/model.onnx` (fp32)", "model_int8_static.onnx"]);
 }
 
 #[test]

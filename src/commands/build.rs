@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use hindsearch::indexes::{ElementType, IndexKind, Progress};
 use hindsearch::retriever::build::{BuildOptions, IndexOptions, Plan, Stage, build};
 use hindsearch::retriever::corpus::Format;
-use hindsearch::retriever::embed::Embedder;
 
 use super::Context;
 use super::inspect::describe;
@@ -44,8 +43,11 @@ pub struct Args {
     #[arg(long)]
     format: Option<Format>,
     /// Worker threads; 0 takes one a core
+    #[arg(long, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    threads: Option<u16>,
+    /// Discard an unfinished build of another corpus, model or element type in the index folder
     #[arg(long)]
-    threads: Option<usize>,
+    restart: bool,
     /// Only print what the build needs: sizes, memory, disk, time
     #[arg(long)]
     dry_run: bool,
@@ -59,7 +61,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut settings = context.config.clone();
     settings.index.kind = args.index.unwrap_or(settings.index.kind);
     settings.index.element_type = args.element_type.unwrap_or(settings.index.element_type);
-    settings.embed.threads = args.threads.unwrap_or(settings.embed.threads);
+    settings.embed.threads = args.threads.map_or(settings.embed.threads, usize::from);
     if let Some(model) = &args.model {
         settings.model.source.clone_from(model);
     }
@@ -76,11 +78,11 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
             connectivity: settings.index.connectivity,
             expansion_add: settings.index.expansion_add,
         },
+        restart: args.restart,
         settings: serde_json::to_value(&settings)?,
     };
     if args.dry_run {
-        let embedder = Embedder::open(&options.model, options.embed.clone())?;
-        let plan = Plan::new(&options, &embedder)?;
+        let plan = Plan::new(&options)?;
         print_plan(context, &options, &plan)?;
         return Ok(plan.check(&options)?);
     }
@@ -97,7 +99,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         return context.print_json(&report);
     }
     let mut out = context.out();
-    writeln!(out, "built {}, generation {}, in {}", report.out.display(), report.generation, duration(report.seconds))?;
+    writeln!(out, "built {}, generation {}, in {}", report.out, report.generation, duration(report.seconds))?;
     facts(&mut out, &describe(&report.manifest, &report.provenance))?;
     if report.provenance.truncated > 0 {
         let limit = report.provenance.model.card.max_length;
@@ -107,7 +109,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
             count(report.provenance.truncated)
         )?;
     }
-    writeln!(out, "search it: hindsearch search {} \"a question\"", report.out.display())?;
+    writeln!(out, "search it: hindsearch search {} \"a question\"", report.out)?;
     Ok(out.flush()?)
 }
 

@@ -42,7 +42,7 @@ const LITTLE_DISK: u64 = 1 << 30;
 /// # Errors
 /// [`ErrorKind::Unavailable`] when something that a search needs is missing.
 pub fn run(_: Args, context: &Context) -> Result<(), Failure> {
-    let checks = [processor(), memory(), disk(), runtime(), model(context)];
+    let checks = [processor(), memory(), disk(), runtime(context), model(context)];
     if context.json {
         context.print_json(&checks)?;
     } else {
@@ -99,10 +99,11 @@ fn disk() -> Check {
     }
 }
 
-fn runtime() -> Check {
+fn runtime(context: &Context) -> Check {
+    let needed = context.config.embed.backend == "onnx";
     let (state, found) = match RuntimeSearch::from_env().load() {
         Ok(runtime) => (State::Ok, format!("{} ({})", runtime.library().display(), runtime.build_info())),
-        Err(error) => (State::Fail, error.to_string()),
+        Err(error) => (if needed { State::Fail } else { State::Warn }, error.to_string()),
     };
     Check { name: "ONNX Runtime", state, found }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use hindsearch::indexes::{Error, Progress, Vectors, write_npy};
+use hindsearch::indexes::{Progress, Vectors, write_npy};
 use hindsearch::retriever::embed::{Embedder, InputKind};
 use serde_json::json;
 
@@ -44,8 +44,8 @@ pub struct Args {
     #[arg(long)]
     model: Option<String>,
     /// Worker threads; 0 takes one a core
-    #[arg(long)]
-    threads: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(0..=1024))]
+    threads: Option<u16>,
     /// Texts that may share a batch: many are sorted by length, 1 embeds them one after the other
     #[arg(long, default_value = "1024", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     window: u32,
@@ -57,21 +57,19 @@ pub struct Args {
 /// A model or file that cannot be used.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut settings = context.config.clone();
-    settings.embed.threads = args.threads.unwrap_or(settings.embed.threads);
+    settings.embed.threads = args.threads.map_or(settings.embed.threads, usize::from);
     let source = super::model_source(context, &settings, args.model.as_deref())?;
     let texts = match &args.file {
         None => args.text.clone(),
-        Some(path) if path.as_os_str() == "-" => std::io::stdin().lines().collect::<Result<_, _>>()?,
-        Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
-            text.lines().map(str::to_owned).collect()
-        }
+        Some(path) => super::lines(path)?.collect::<Result<_, _>>()?,
     };
     let embedder = Embedder::open(&source, super::embed_options(&settings))?;
     let kind = match args.kind {
         Kind::Query => InputKind::Query,
         Kind::Passage => InputKind::Passage,
     };
+    // Sessions are loaded before the clock starts.
+    embedder.warm_up(kind)?;
     let progress = context.progress();
     let mut values = Vec::with_capacity(texts.len() * embedder.card().dimensions);
     let (start, before) = (std::time::Instant::now(), embedder.stats());
@@ -96,7 +94,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     write_npy(path, &vectors)?;
     if context.json {
         return context.print_json(&json!({
-            "out": path, "texts": vectors.len(), "dimensions": vectors.dimensions(),
+            "out": path.display().to_string(), "texts": vectors.len(), "dimensions": vectors.dimensions(),
             "tokens": stats.tokens - before.tokens, "truncated": stats.truncated - before.truncated,
             "cpu_seconds": (stats.cpu - before.cpu).as_secs_f64(), "wall_seconds": wall_seconds,
         }));

@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use hindsearch::indexes::{Progress, SearchParams};
 use hindsearch::retriever::Retriever;
-use hindsearch::retriever::evaluate::{Gold, choose_gold, evaluate, has_gold, read_questions, write_run};
+use hindsearch::retriever::evaluate::{Evaluation, Gold, Question, choose_gold, has_gold, read_questions, write_run};
 use serde_json::json;
 
 use super::search::open_options;
@@ -64,8 +64,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     per_question: Option<PathBuf>,
     /// Candidates that an approximate index keeps while it walks
-    #[arg(long)]
-    effort: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    effort: Option<u32>,
     /// Model folder or hub id, where it is not where the index was built with it
     #[arg(long)]
     model: Option<String>,
@@ -97,28 +97,31 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
     cutoffs.sort_unstable();
     cutoffs.dedup();
     let top_k = cutoffs.iter().copied().max().unwrap_or(0).max(10);
-    let params = SearchParams { top_k, effort: None, threads: context.config.search.threads };
+    let params = SearchParams { top_k, threads: context.config.search.threads };
 
+    let absent = absent_gold(&retriever, &questions, gold)?;
+    let mut evaluation = Evaluation::new(gold, &cutoffs);
     let (progress, start) = (context.progress(), Instant::now());
-    let mut rankings = Vec::with_capacity(questions.len());
-    for batch in questions.chunks(BATCH) {
-        context.interrupt.check()?;
-        let texts: Vec<&str> = batch.iter().map(|q| q.text.as_str()).collect();
-        rankings.extend(retriever.retrieve(&texts, &params)?);
-        progress.show(
-            "asking",
-            "questions/s",
-            Progress { done: rankings.len() as u64, total: Some(questions.len() as u64) },
-        );
+    let mut ask = |run: &mut dyn Write| -> Result<(), Failure> {
+        for (at, batch) in questions.chunks(BATCH).enumerate() {
+            let texts: Vec<&str> = batch.iter().map(|q| q.text.as_str()).collect();
+            for (question, ranking) in batch.iter().zip(retriever.retrieve(&texts, &params)?) {
+                write_run(run, question, &ranking)?;
+                evaluation.add(question, &ranking);
+            }
+            let done = (at * BATCH + batch.len()) as u64;
+            progress.show("asking", "questions/s", Progress { done, total: Some(questions.len() as u64) });
+        }
+        Ok(())
+    };
+    match &args.run {
+        Some(path) => write_whole(path, ask)?,
+        None => ask(&mut std::io::sink())?,
     }
     progress.finish();
     let seconds = start.elapsed().as_secs_f64();
-    let mut report = evaluate(&questions, &rankings, gold, &cutoffs);
+    let mut report = evaluation.report();
     report.skipped = total - report.questions;
-
-    if let Some(path) = &args.run {
-        write_whole(path, |sink| Ok(write_run(sink, &questions, &rankings)?))?;
-    }
     if let Some(path) = &args.per_question {
         write_whole(path, |sink| {
             report.per_question.iter().try_for_each(|score| {
@@ -128,9 +131,10 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         })?;
     }
     if context.json {
-        return context.print_json(
-            &json!({ "index": args.index, "questions_file": args.questions, "seconds": seconds, "report": report }),
-        );
+        return context.print_json(&json!({
+            "index": args.index.display().to_string(), "questions_file": args.questions.display().to_string(),
+            "seconds": seconds, "gold_absent_from_corpus": absent, "report": report,
+        }));
     }
     let mut out = context.out();
     let kind = if gold == Gold::Id { "gold passage ids" } else { "golden answers" };
@@ -144,5 +148,19 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
     for (name, estimate) in &report.measures {
         writeln!(out, "  {name:12}  {:.3}  [{:.3}, {:.3}]", estimate.mean, estimate.low, estimate.high)?;
     }
+    if absent > 0 {
+        writeln!(out, "  note: {absent} gold passages are not in this corpus, so no ranking can find them")?;
+    }
     Ok(out.flush()?)
+}
+
+/// Gold passage ids that the corpus does not have.
+fn absent_gold(retriever: &Retriever, questions: &[Question], gold: Gold) -> Result<usize, Failure> {
+    let mut absent = 0;
+    if gold == Gold::Id {
+        for (id, _) in questions.iter().flat_map(|q| &q.relevant).filter(|(_, relevance)| **relevance > 0.0) {
+            absent += usize::from(retriever.corpus().row_of(id)?.is_none());
+        }
+    }
+    Ok(absent)
 }

@@ -17,7 +17,7 @@ use crate::output::count;
 pub struct Args {
     /// The index folder
     index: PathBuf,
-    /// The file to write: `.jsonl` in wiki-18 form, or `.parquet` with id, title and text
+    /// The file to write: `.jsonl` in wiki-18 form, or `.parquet` with `id` and `contents`
     #[arg(long)]
     out: PathBuf,
 }
@@ -43,7 +43,8 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     }
     progress.finish();
     if context.json {
-        return context.print_json(&serde_json::json!({ "out": args.out, "passages": corpus.len() }));
+        return context
+            .print_json(&serde_json::json!({ "out": args.out.display().to_string(), "passages": corpus.len() }));
     }
     use std::io::Write;
     Ok(writeln!(std::io::stdout(), "{} passages in {}", count(corpus.len()), args.out.display())?)

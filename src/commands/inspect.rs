@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use hindsearch::indexes::{Generation, Manifest};
 use hindsearch::retriever::build::Provenance;
+use hindsearch::retriever::embed::Precision;
 
 use super::Context;
 use crate::failure::Failure;
@@ -47,23 +48,23 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
         ("pooling", format!("{:?}, at most {} tokens", card.pooling, card.max_length).to_lowercase()),
         (
             "corpus",
-            format!(
-                "{} ({})",
-                provenance.inputs.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
-                &provenance.corpus.blake3[..16]
-            ),
+            format!("{} ({})", provenance.inputs.join(", "), provenance.corpus.blake3.get(..16).unwrap_or_default()),
         ),
         ("size", bytes(size)),
         ("made", format!("{} by {}", manifest.created, manifest.tool)),
     ];
-    if let Some(gate) = &provenance.gate {
-        facts.push((
+    match &provenance.gate {
+        Some(gate) => facts.push((
             "int8 gate",
             format!(
-                "MRR@10 {:.3} for fp32, {:.3} with fp32 queries, {:.3} with int8 queries",
-                gate.mrr_fp32, gate.mrr_fp32_queries, gate.mrr_int8_queries
+                "MRR@10 {:.3} for fp32, {:.3} with fp32 queries, {:.3} with int8 queries; {:.3} of fp32's hits",
+                gate.mrr_fp32, gate.mrr_fp32_queries, gate.mrr_int8_queries, gate.overlap
             ),
-        ));
+        )),
+        None if graphs.passages.precision == Precision::Int8 => {
+            facts.push(("int8 gate", "not measured: the model has no fp32 graph to hold it against".into()));
+        }
+        None => {}
     }
     facts
 }

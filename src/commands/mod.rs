@@ -11,7 +11,8 @@ pub mod inspect;
 pub mod search;
 pub mod verify;
 
-use std::io::{self, BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use hindsearch::config::Config;
@@ -58,18 +59,46 @@ impl Context {
 }
 
 /// Writes a text file under a temporary name and renames it, so that no partial file ever bears the final one.
+///
+/// # Errors
+/// Those of `write`; a folder or disk that refuses, with the path.
 pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
-    let refused = |source| hindsearch::indexes::Error::io("write", path)(source);
+    let refused = |source| Failure::from(hindsearch::indexes::Error::io("write", path)(source));
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(refused)?;
+    let mut file = hindsearch::indexes::temporary_file(folder).map_err(refused)?;
     {
         let mut buffered = BufWriter::new(&mut file);
-        write(&mut buffered)?;
+        // Inside, every stream failure is this file's.
+        write(&mut buffered).map_err(|failure| match failure {
+            Failure::Stream(source) => refused(source),
+            other => other,
+        })?;
         buffered.flush().map_err(refused)?;
     }
     file.as_file().sync_all().map_err(refused)?;
     file.persist(path).map_err(|e| refused(e.error))?;
     Ok(())
+}
+
+/// The lines of a file of texts, or of standard input for `-`.
+///
+/// # Errors
+/// A file that cannot be opened; for each line, bytes that are not UTF-8 and whatever stops the reading.
+pub fn lines(path: &Path) -> Result<impl Iterator<Item = Result<String, Failure>>, Failure> {
+    let refused = move |source| Failure::from(hindsearch::indexes::Error::io("read", path)(source));
+    let input: Box<dyn BufRead> = if path.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(BufReader::new(File::open(path).map_err(refused)?))
+    };
+    Ok(input.lines().enumerate().map(move |(at, line)| {
+        line.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => {
+                Failure::Usage(format!("`{}`, line {}: expected UTF-8, found other bytes", path.display(), at + 1))
+            }
+            _ => refused(error),
+        })
+    }))
 }
 
 /// The model that the settings name, or the one of a `--model` flag. One on the hub is fetched first, where this program

@@ -1,10 +1,11 @@
 //! `hindsearch search DIR QUERY...`.
 
-use std::io::{BufRead, Write};
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use hindsearch::indexes::SearchParams;
+use hindsearch::retriever::embed::{CardOverrides, EmbedOptions};
 use hindsearch::retriever::{OpenOptions, Ranked, Retriever};
 use serde_json::{Value, json};
 
@@ -34,8 +35,8 @@ pub struct Args {
     #[arg(long, short = 'k', value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: Option<u32>,
     /// Candidates that an approximate index keeps while it walks
-    #[arg(long)]
-    effort: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    effort: Option<u32>,
     /// Model folder or hub id, where it is not where the index was built with it
     #[arg(long)]
     model: Option<String>,
@@ -51,11 +52,9 @@ pub struct Args {
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let retriever = Retriever::open(&args.index, open_options(context, args.model.as_deref(), args.effort)?)?;
     let search = &context.config.search;
-    let params =
-        SearchParams { top_k: args.top_k.map_or(search.top_k, |k| k as usize), effort: None, threads: search.threads };
+    let params = SearchParams { top_k: args.top_k.map_or(search.top_k, |k| k as usize), threads: search.threads };
     let mut out = context.out();
     let mut answer = |queries: &[String]| -> Result<(), Failure> {
-        context.interrupt.check()?;
         let start = Instant::now();
         let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
         let rankings = retriever.retrieve(&texts, &params)?;
@@ -77,26 +76,16 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     match &args.queries {
         None => answer(&args.query),
         Some(path) => {
-            let lines: Box<dyn BufRead> = if path.as_os_str() == "-" {
-                Box::new(std::io::stdin().lock())
-            } else {
-                Box::new(std::io::BufReader::new(
-                    std::fs::File::open(path).map_err(hindsearch::indexes::Error::io("read", path))?,
-                ))
-            };
+            // Someone who types wants the answer now.
+            let typed = path.as_os_str() == "-" && std::io::stdin().is_terminal();
+            let at_once = if typed { 1 } else { BATCH };
             let mut batch = Vec::new();
-            for (at, line) in lines.lines().enumerate() {
-                let line = line.map_err(|error| {
-                    Failure::Usage(format!(
-                        "`{}`, line {}: expected a query in UTF-8, found {error}",
-                        path.display(),
-                        at + 1
-                    ))
-                })?;
+            for line in super::lines(path)? {
+                let line = line?;
                 if !line.trim().is_empty() {
                     batch.push(line.trim().to_owned());
                 }
-                if batch.len() == BATCH {
+                if batch.len() == at_once {
                     answer(&batch)?;
                     batch.clear();
                 }
@@ -107,13 +96,18 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
 }
 
 /// How commands that search open an index.
-pub fn open_options(context: &Context, model: Option<&str>, effort: Option<usize>) -> Result<OpenOptions, Failure> {
+pub fn open_options(context: &Context, model: Option<&str>, effort: Option<u32>) -> Result<OpenOptions, Failure> {
     let settings = &context.config;
     Ok(OpenOptions {
-        // The index knows its model: the settings say which one is built with, not which one is searched with.
+        // The index knows its model and how it wants texts: the settings say what is built, and only here how it runs.
         model: model.map(|name| super::model_source(context, settings, Some(name))).transpose()?,
-        embed: super::embed_options(settings),
-        expansion_search: effort,
+        embed: EmbedOptions {
+            card: CardOverrides::default(),
+            query_precision: None,
+            passage_precision: None,
+            ..super::embed_options(settings)
+        },
+        expansion_search: effort.map(|effort| effort as usize),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hindsearch::indexes::{Depth, Generation};
+use hindsearch::indexes::{Depth, Generation, open_index};
 use hindsearch::retriever::corpus::CorpusStore;
 use serde_json::json;
 
@@ -33,7 +33,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let progress = context.progress();
     generation.verify(depth, &|p| progress.show("verifying", "bytes", p), &context.interrupt)?;
     progress.finish();
-    let corpus = CorpusStore::open(generation.path())?;
+    let (corpus, _) = (CorpusStore::open(generation.path())?, open_index(&generation, None)?);
     let manifest = generation.manifest();
     if corpus.len() != manifest.rows {
         return Err(hindsearch::retriever::Error::Corrupt {

@@ -1,7 +1,7 @@
 //! Building a graph: add all rows on all cores, then make sure that each is found.
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -52,8 +52,14 @@ pub struct HnswSummary {
 }
 
 impl HnswBuilder {
+    /// Bytes of a graph for each row, on disk and in memory while it is built: a code of 8 bits a value, links of 4 bytes
+    /// (twice as many in the lowest layer), and what the library keeps of a node beside them. An estimate.
+    pub fn bytes_per_row(dimensions: usize, connectivity: usize) -> u64 {
+        (dimensions as u64).saturating_mul(6) / 5 + (connectivity as u64).saturating_mul(9)
+    }
+
     /// Builds the graph of `matrix` in memory (about 1.2 bytes a value and 150 a row) and writes it to `path`, which
-    /// appears only when it is complete and durable; until then the file is called `path` with `.partial` added.
+    /// appears only when it is complete and durable; until then the file is called `path` with `.tmp` added.
     /// Progress counts each row twice: when it is added and when it is found; a repair begins the finding anew.
     ///
     /// # Errors
@@ -182,25 +188,31 @@ impl Build<'_> {
     }
 }
 
-/// Writes the graph and its footer beside `path`, makes them durable, and gives them their name.
+/// Writes the graph and its footer beside `path`, makes them durable, and gives them their name. Leaves nothing when it
+/// fails.
 fn save(graph: &usearch::Index, footer: &Footer, path: &Path) -> Result<()> {
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = Path::new(&partial);
-    let name = partial.to_str().ok_or_else(|| Error::InvalidInput {
-        what: format!("path `{}`", partial.display()),
+    let partial = path.with_extension("tmp");
+    let written =
+        write(graph, footer, &partial).and_then(|()| fs::rename(&partial, path).map_err(Error::io("rename", &partial)));
+    if written.is_err() {
+        // What cannot be removed is refused when the folder is published.
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}
+
+fn write(graph: &usearch::Index, footer: &Footer, path: &Path) -> Result<()> {
+    let name = path.to_str().ok_or_else(|| Error::InvalidInput {
+        what: format!("path `{}`", path.display()),
         expected: "a path in UTF-8".into(),
         found: "other bytes".into(),
     })?;
     graph.save(name).map_err(failed("write its file"))?;
-    let mut file = OpenOptions::new().append(true).open(partial).map_err(Error::io("open", partial))?;
+    let mut file = OpenOptions::new().append(true).open(path).map_err(Error::io("open", path))?;
     // The library does not look whether its last bytes were written, as they are not when the disk is full.
-    let written = file.metadata().map_err(Error::io("read", partial))?.len();
-    if written != footer.graph_length as u64 {
-        let message = format!("{written} of {} bytes were written; is the disk full?", footer.graph_length);
-        return Err(Error::Graph { action: "write its file", message });
+    if file.metadata().map_err(Error::io("read", path))?.len() != footer.graph_length as u64 {
+        return Err(Error::io("write", path)(io::ErrorKind::StorageFull.into()));
     }
-    file.write_all(&footer.encode()).map_err(Error::io("write", partial))?;
-    file.sync_all().map_err(Error::io("sync", partial))?;
-    fs::rename(partial, path).map_err(Error::io("rename", partial))
+    file.write_all(&footer.encode()).map_err(Error::io("write", path))?;
+    file.sync_all().map_err(Error::io("sync", path))
 }

@@ -60,7 +60,7 @@ impl MatrixSpec {
     }
 
     /// Bytes of a stored row; an `i8` row begins with its scale.
-    pub(super) fn row_bytes(&self) -> usize {
+    pub fn row_bytes(&self) -> usize {
         let scale = if self.element_type == ElementType::I8 { size_of::<f32>() } else { 0 };
         scale + self.dimensions * self.element_type.bytes()
     }

@@ -22,7 +22,7 @@ pub fn content(id: u64, file: &str) -> Vec<u8> {
 /// A manifest with nothing special.
 pub fn manifest(id: u64) -> Manifest {
     let mut manifest = Manifest::new(IndexKind::Hnsw, 10, 8, ElementType::F16);
-    manifest.graph = Some(GraphParams { connectivity: 16, expansion_add: 128, expansion_search: 64, scale: None });
+    manifest.graph = Some(GraphParams { connectivity: 16, expansion_add: 128, expansion_search: 64 });
     manifest.attributes.insert("build".into(), json!(id));
     manifest
 }

@@ -1,14 +1,13 @@
 //! The graph of an approximate index, accepted only with the recall that was measured.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use hindsearch_indexes::{
-    Flat, GraphParams, Hnsw, HnswBuilder, HnswOptions, Interrupt, Manifest, Matrix, OnProgress, Recall, RecallTarget,
-    Vectors, choose_expansion,
+    Flat, GraphParams, Hnsw, HnswBuilder, HnswOptions, Interrupt, Manifest, Matrix, Recall, RecallTarget, Vectors,
+    choose_expansion,
 };
 
-use super::{IndexOptions, held_out};
+use super::{Run, Stage, held_out};
 use crate::Result;
 use crate::corpus::CorpusStore;
 use crate::embed::{Embedder, InputKind};
@@ -17,27 +16,25 @@ use crate::embed::{Embedder, InputKind};
 const QUERIES: usize = 256;
 /// The k of the measured recall.
 const TOP_K: usize = 10;
+/// Searches at once while recall is measured: no fewer than a machine has cores.
+const CONTEXTS: usize = 64;
 
-/// Builds `graph` over the vectors in `folder`, finds the smallest expansion with which it reaches the floor on
-/// `queries`, and notes both in the manifest.
-pub(super) fn build(
-    options: &IndexOptions,
-    folder: &Path,
-    queries: &Vectors,
-    manifest: &mut Manifest,
-    on_progress: OnProgress<'_>,
-    interrupt: &Interrupt,
-) -> Result<()> {
-    let matrix = Arc::new(Matrix::open(&folder.join("vectors"))?);
-    let path = folder.join("graph");
-    let IndexOptions { connectivity, expansion_add, recall_floor: floor, .. } = *options;
-    HnswBuilder { connectivity, expansion_add, threads: 0 }.build(&matrix, &path, on_progress, interrupt)?;
-    let how = HnswOptions { expansion_search: expansion_add, max_concurrency: 64 };
+/// Builds `graph` over the staged vectors, finds the smallest expansion with which it reaches the floor on `queries`,
+/// and notes both in the manifest.
+pub(super) fn build(run: &Run<'_>, queries: &Vectors, manifest: &mut Manifest) -> Result<()> {
+    let matrix = Arc::new(Matrix::open(&run.staging.path().join("vectors"))?);
+    let path = run.staging.path().join("graph");
+    let (connectivity, expansion_add) = (run.options.index.connectivity, run.options.index.expansion_add);
+    let shown = |progress| (run.on_stage)(Stage::Graph, progress);
+    HnswBuilder { connectivity, expansion_add, threads: 0 }.build(&matrix, &path, &shown, run.interrupt)?;
+
+    let how = HnswOptions { expansion_search: expansion_add, max_concurrency: CONTEXTS };
     let mut graph = Hnsw::open(&path, Arc::clone(&matrix), how)?;
+    let floor = run.options.index.recall_floor;
     let target = RecallTarget { top_k: TOP_K, floor };
     let calibration = choose_expansion(&Flat::new(matrix), &mut graph, queries, target)?;
     let expansion_search = calibration.expansion_search;
-    manifest.graph = Some(GraphParams { connectivity, expansion_add, expansion_search, scale: None });
+    manifest.graph = Some(GraphParams { connectivity, expansion_add, expansion_search });
     manifest.recall = Some(Recall { top_k: TOP_K, value: calibration.recall, queries: queries.len(), floor });
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! What a build will need, told before it starts.
 
+use std::path::Path;
 use std::time::Instant;
 
-use hindsearch_indexes::{IndexKind, Progress};
+use hindsearch_indexes::{HnswBuilder, IndexKind, MatrixSpec, Progress};
 use serde::Serialize;
 
 use super::machine::{available_disk, available_memory};
@@ -11,14 +12,18 @@ use crate::corpus::CorpusReader;
 use crate::embed::{Embedder, InputKind};
 use crate::{Error, Passage, Result};
 
-/// Passages read to estimate the number of rows and their size.
+/// Passages read to estimate the number of rows and their size, at most.
 const SAMPLE: usize = 4096;
+/// Bytes of text read for it, at most, but for the last passage.
+const SAMPLE_BYTES: usize = 16 << 20;
 /// Passages that the model's speed is measured with, at most.
 const PROBE: usize = 256;
 /// Time spent on measuring the model's speed, in seconds.
 const PROBE_SECONDS: f64 = 2.0;
 /// Heap of a build besides model and graph: windows of texts and tokens, sorted runs of ids, one window of vectors.
 const WORKING_MEMORY: u64 = 300 << 20;
+/// Seconds for adding a row to a graph and finding it again, on two cores: measured on 100,000 rows of 768 values.
+const GRAPH_SECONDS_PER_ROW: f64 = 1e-3;
 
 /// The needs of a build, and what there is.
 #[derive(Debug, Clone, Serialize)]
@@ -53,36 +58,50 @@ impl Plan {
     /// Looks at the corpus's beginning, and runs the model on it for about two seconds.
     ///
     /// # Errors
-    /// A corpus or output folder that cannot be used.
-    pub fn new(options: &BuildOptions, embedder: &Embedder) -> Result<Self> {
-        let mut reader = CorpusReader::open(&options.corpus, options.format)?;
-        let passages = reader.by_ref().take(SAMPLE).collect::<Result<Vec<_>>>()?;
-        let exact = passages.len() < SAMPLE;
-        let rows = if exact { passages.len() as u64 } else { estimate(passages.len() as u64, reader.progress()) };
+    /// A model, corpus or output folder that cannot be used.
+    pub fn new(options: &BuildOptions) -> Result<Self> {
+        Ok(Self::prepare(options)?.0)
+    }
+
+    /// The plan, and the model that was opened to make it.
+    pub(super) fn prepare(options: &BuildOptions) -> Result<(Self, Embedder)> {
+        let memory_free = available_memory();
+        let embedder = Embedder::open(&options.model, options.embed.clone())?;
+        let plan = Self::with(options, &embedder, memory_free)?;
+        Ok((plan, embedder))
+    }
+
+    fn with(options: &BuildOptions, embedder: &Embedder, memory_free: Option<u64>) -> Result<Self> {
+        let (passages, rows, exact) = sample(options)?;
         let card = embedder.card();
         let text: u64 = passages.iter().map(|p| (p.id.len() + p.contents().len()) as u64).sum();
         // Arrow's offsets cost 4 bytes a column and row.
         let text_bytes = rows.saturating_mul(text / passages.len() as u64 + 12);
         let ids = rows.saturating_mul(16);
-        let vector_bytes = rows.saturating_mul((card.dimensions * options.index.element_type.bytes()) as u64);
+        let vector_bytes =
+            rows.saturating_mul(MatrixSpec::new(card.dimensions, options.index.element_type).row_bytes() as u64);
         let graph_bytes = match options.index.kind {
             IndexKind::Flat => 0,
-            IndexKind::Hnsw => rows.saturating_mul(options.index.graph_bytes_per_row(card.dimensions)),
+            IndexKind::Hnsw => {
+                rows.saturating_mul(HnswBuilder::bytes_per_row(card.dimensions, options.index.connectivity))
+            }
         };
         let probe: Vec<_> = held_out::spread(&passages, PROBE).collect();
         let rate = speed(embedder, &probe)?;
-        let graph_seconds = if graph_bytes > 0 { rows as f64 * 5e-4 } else { 0.0 };
+        let graph_seconds = if graph_bytes > 0 { rows as f64 * GRAPH_SECONDS_PER_ROW } else { 0.0 };
+        let disk =
+            text_bytes.saturating_add(vector_bytes).saturating_add(graph_bytes).saturating_add(ids.saturating_mul(2));
         Ok(Self {
             passages: rows,
             passages_exact: exact,
             dimensions: card.dimensions,
-            text_bytes: text_bytes + ids,
+            text_bytes: text_bytes.saturating_add(ids),
             vector_bytes,
             graph_bytes,
-            disk_needed: text_bytes + vector_bytes + graph_bytes + 2 * ids,
+            disk_needed: disk.saturating_sub(staged_bytes(&options.out)),
             disk_free: available_disk(&options.out),
-            memory_needed: WORKING_MEMORY + embedder.memory_bytes() + graph_bytes,
-            memory_free: available_memory(),
+            memory_needed: (WORKING_MEMORY + embedder.memory_bytes()).saturating_add(graph_bytes),
+            memory_free,
             passages_per_second: rate,
             seconds: rows as f64 / rate + graph_seconds,
         })
@@ -117,6 +136,30 @@ impl Plan {
     }
 }
 
+/// The first passages, the number of all, and whether that was counted.
+fn sample(options: &BuildOptions) -> Result<(Vec<Passage>, u64, bool)> {
+    let mut reader = CorpusReader::open(&options.corpus, options.format)?;
+    let (mut passages, mut bytes) = (Vec::new(), 0);
+    while passages.len() < SAMPLE && bytes < SAMPLE_BYTES {
+        let Some(passage) = reader.next().transpose()? else {
+            let rows = passages.len() as u64;
+            return Ok((passages, rows, true));
+        };
+        bytes += passage.text.len();
+        passages.push(passage);
+    }
+    let rows = estimate(passages.len() as u64, reader.progress());
+    Ok((passages, rows, false))
+}
+
+/// What an unfinished build in the index folder has written already.
+fn staged_bytes(out: &Path) -> u64 {
+    let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let staging = entries(out).filter(|entry| entry.file_name().to_string_lossy().ends_with(".tmp"));
+    let files = staging.flat_map(|folder| entries(&folder.path()));
+    files.filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum()
+}
+
 /// Rows in all, from the share of the input that the first rows took.
 fn estimate(rows: u64, progress: Progress) -> u64 {
     let total = progress.total.unwrap_or(progress.done).max(progress.done);
@@ -126,6 +169,7 @@ fn estimate(rows: u64, progress: Progress) -> u64 {
 fn speed(embedder: &Embedder, passages: &[&Passage]) -> Result<f64> {
     let texts: Vec<_> = passages.iter().map(|passage| passage.contents()).collect();
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+    embedder.warm_up(InputKind::Passage)?;
     let (start, mut done, mut step) = (Instant::now(), 0, 4);
     while done < texts.len() && start.elapsed().as_secs_f64() < PROBE_SECONDS {
         let batch = &texts[done..texts.len().min(done + step)];

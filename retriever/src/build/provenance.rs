@@ -1,6 +1,6 @@
 //! What an index was built from, kept in its manifest: the corpus, the model and the settings.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hindsearch_indexes::{Generation, Manifest};
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,11 @@ pub struct Provenance {
     /// The corpus.
     pub corpus: CorpusSummary,
     /// The input files, in order.
-    pub inputs: Vec<PathBuf>,
+    pub inputs: Vec<String>,
     /// The model.
     pub model: ModelRecord,
-    /// What the build measured before it accepted an int8 graph for passages.
+    /// What the build measured before it accepted an int8 graph for passages; nothing where the model has no fp32 graph to
+    /// measure against.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<super::Gate>,
     /// Passages that were longer than the model takes: their ends are not in their vectors.
@@ -111,6 +112,7 @@ impl Provenance {
         };
         let (card, other) = (&self.model.card, embedder.card());
         differs("dimensions", card.dimensions.to_string(), other.dimensions.to_string())?;
+        differs("normalisation", card.normalize.to_string(), other.normalize.to_string())?;
         differs("pooling", format!("{:?}", card.pooling), format!("{:?}", other.pooling))?;
         differs("query prefix", format!("{:?}", card.query_prefix), format!("{:?}", other.query_prefix))?;
         differs("passage prefix", format!("{:?}", card.passage_prefix), format!("{:?}", other.passage_prefix))?;

@@ -1,68 +1,66 @@
 //! Embeds every passage of a corpus, durably, shard after shard.
 
-use hindsearch_indexes::{ElementType, Interrupt, MatrixSpec, MatrixWriter, Progress, Staging};
+use hindsearch_indexes::{ElementType, Interrupt, MatrixSpec, MatrixWriter, Progress};
 
-use super::{OnStage, Stage, State, held_out};
-use crate::Result;
+use super::state::{State, is_damage};
+use super::{Run, Stage, held_out};
 use crate::corpus::CorpusStore;
 use crate::embed::{Embedder, InputKind};
+use crate::{Error, Result};
 
 /// Passages between two checkpoints: the most that a kill costs.
 const SHARD: usize = 1024;
 /// Passages whose mean centres an i8 matrix.
 const MEAN_SAMPLE: usize = 256;
 
-/// Everything that embedding a corpus needs.
-pub(super) struct Job<'a> {
-    pub embedder: &'a Embedder,
-    pub corpus: &'a CorpusStore,
-    pub element_type: ElementType,
-    pub staging: &'a Staging,
-    pub state: &'a mut State,
-    pub on_stage: OnStage<'a>,
-    pub interrupt: &'a Interrupt,
+/// Embeds the rows that are not durable yet and finishes the matrix. Gives the number of rows embedded.
+pub(super) fn embed_all(run: &Run<'_>, embedder: &Embedder, corpus: &CorpusStore, state: &mut State) -> Result<u64> {
+    let mut writer = writer(run, embedder, corpus, state)?;
+    let first = state.rows;
+    let show = |done| (run.on_stage)(Stage::Vectors, Progress { done, total: Some(corpus.len()) });
+    show(first);
+
+    // The first text that cannot be read ends the stream; what was embedded before it is kept.
+    let mut unreadable = Ok(());
+    let texts = corpus.scan(first)?.map_while(|passage| match passage {
+        Ok(passage) => Some(passage.contents().into_owned()),
+        Err(error) => {
+            unreadable = Err(error);
+            None
+        }
+    });
+    let mut stream = embedder.embed_stream(texts, InputKind::Passage, SHARD);
+    while let Some(window) = stream.next_unless(run.interrupt) {
+        let window = window?;
+        writer.append(&window.vectors)?;
+        state.rows = writer.checkpoint()?;
+        state.truncated += window.truncated;
+        state.save(&run.staging)?;
+        show(state.rows);
+    }
+    drop(stream);
+    unreadable?;
+    writer.finish()?;
+    Ok(state.rows - first)
 }
 
-impl Job<'_> {
-    /// Embeds the rows that are not durable yet, and finishes the matrix. Gives the number of rows embedded.
-    pub fn run(self) -> Result<u64> {
-        let Job { embedder, corpus, staging, state, on_stage, interrupt, .. } = self;
-        let path = staging.path().join("vectors");
-        if state.mean.is_none() && self.element_type == ElementType::I8 {
-            state.mean = Some(mean(embedder, corpus, interrupt)?);
-            state.save(staging)?;
+/// The matrix with the rows that are durable, or an empty one where they are not what they were.
+fn writer(run: &Run<'_>, embedder: &Embedder, corpus: &CorpusStore, state: &mut State) -> Result<MatrixWriter> {
+    let (path, element_type) = (run.staging.path().join("vectors"), run.options.index.element_type);
+    let spec = |state: &State| {
+        MatrixSpec::new(embedder.dimensions(), element_type).with_mean(state.mean.clone().unwrap_or_default())
+    };
+    if state.rows > 0 {
+        match MatrixWriter::resume(&path, spec(state), state.rows).map_err(Error::from) {
+            Err(error) if is_damage(&error) => state.forget_vectors(),
+            resumed => return resumed,
         }
-        let spec =
-            MatrixSpec::new(embedder.dimensions(), self.element_type).with_mean(state.mean.clone().unwrap_or_default());
-        let first = state.rows;
-        let mut writer =
-            if first == 0 { MatrixWriter::create(&path, spec)? } else { MatrixWriter::resume(&path, spec, first)? };
-        let show = |done| on_stage(Stage::Vectors, Progress { done, total: Some(corpus.len()) });
-        show(first);
-
-        // The first text that cannot be read ends the stream; what was embedded before it is kept.
-        let mut unreadable = Ok(());
-        let texts = corpus.scan(first)?.map_while(|passage| match passage {
-            Ok(passage) => Some(passage.contents().into_owned()),
-            Err(error) => {
-                unreadable = Err(error);
-                None
-            }
-        });
-        let mut stream = embedder.embed_stream(texts, InputKind::Passage, SHARD);
-        while let Some(window) = stream.next_unless(interrupt) {
-            let window = window?;
-            writer.append(&window.vectors)?;
-            state.rows = writer.checkpoint()?;
-            state.truncated += window.truncated;
-            state.save(staging)?;
-            show(state.rows);
-        }
-        drop(stream);
-        unreadable?;
-        writer.finish()?;
-        Ok(state.rows - first)
     }
+    if element_type == ElementType::I8 {
+        state.mean = Some(mean(embedder, corpus, run.interrupt)?);
+    }
+    state.save(&run.staging)?;
+    Ok(MatrixWriter::create(&path, spec(state))?)
 }
 
 /// The mean vector of passages spread over the corpus.

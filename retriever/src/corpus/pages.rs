@@ -70,7 +70,7 @@ impl<R: Read> Header<R> {
             if head == 0 {
                 return Ok(());
             }
-            id = if head >> 4 == 0 { self.integer()? } else { id + i64::from(head >> 4) };
+            id = if head >> 4 == 0 { self.integer()? } else { id.saturating_add(i64::from(head >> 4)) };
             let kind = head & 0xf;
             if !matches!(kind, 4..=6) {
                 self.skip(kind, depth, (depth == 0).then_some(id))?;

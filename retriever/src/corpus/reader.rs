@@ -82,6 +82,14 @@ impl CorpusReader {
         })
     }
 
+    /// The files that [`open`](Self::open) would read, in order: folders as their files.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+        expand(paths)
+    }
+
     /// Passages given so far.
     pub fn rows(&self) -> u64 {
         self.rows

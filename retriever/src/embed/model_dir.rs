@@ -11,8 +11,8 @@ use crate::{Error, Result};
 pub(super) const GRAPH_NAMES: [(&str, Precision); 10] = [
     ("model.onnx", Precision::Fp32),
     ("model_fp16.onnx", Precision::Fp16),
-    ("model_int8.onnx", Precision::Int8),
     ("model_int8_static.onnx", Precision::Int8),
+    ("model_int8.onnx", Precision::Int8),
     ("model_quantized.onnx", Precision::Int8),
     ("model_qint8_avx512_vnni.onnx", Precision::Int8),
     ("model_qint8_avx512.onnx", Precision::Int8),

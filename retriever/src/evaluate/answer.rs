@@ -1,9 +1,10 @@
-//! Does a passage hold an answer? The word match of DPR's evaluation, after SQuAD's normalisation.
+//! Does a passage hold an answer? A match of whole words, in the manner of DPR's evaluation.
 
 /// Whether `text` holds any of `answers` as a run of whole words.
 ///
-/// Both sides are lower-cased, punctuation becomes a word break, and the articles a, an, the are dropped (SQuAD's
-/// normalisation), so `the U.S.` is found in `in the U S army`. An answer with no words left never matches.
+/// Both sides are lower-cased, everything but letters and digits breaks words (as in DPR's tokeniser; SQuAD's removes
+/// punctuation instead), and the articles a, an, the are dropped. So `the U.S.` is found in `in the U S army`. An answer
+/// with no words left never matches.
 pub fn holds_answer(text: &str, answers: &[String]) -> bool {
     let text = words(text);
     answers.iter().any(|answer| {

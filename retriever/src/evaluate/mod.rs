@@ -80,11 +80,8 @@ fn as_map<T: Serialize, S: Serializer>(pairs: &[(String, T)], serializer: S) -> 
 /// # Errors
 /// [`Error::InvalidInput`] when no question has either.
 pub fn choose_gold(questions: &[Question]) -> Result<Gold> {
-    if questions.iter().any(|q| !q.relevant.is_empty()) {
-        return Ok(Gold::Id);
-    }
-    if questions.iter().any(|q| !q.answers.is_empty()) {
-        return Ok(Gold::Answer);
+    if let Some(gold) = [Gold::Id, Gold::Answer].into_iter().find(|&gold| questions.iter().any(|q| has_gold(q, gold))) {
+        return Ok(gold);
     }
     Err(Error::InvalidInput {
         what: "questions".into(),
@@ -101,27 +98,42 @@ pub fn has_gold(question: &Question, gold: Gold) -> bool {
     }
 }
 
-/// Scores one ranking a question; `cutoffs` are the k of recall@k, the largest is the k of MRR, 10 that of nDCG.
-///
-/// Rankings shorter than a cut-off count as they are: what is not there is not found.
-pub fn evaluate(questions: &[Question], rankings: &[Vec<Ranked>], gold: Gold, cutoffs: &[usize]) -> Report {
-    let per_question: Vec<_> = questions
-        .iter()
-        .zip(rankings)
-        .filter(|(question, _)| has_gold(question, gold))
-        .map(|(question, ranking)| score(question, ranking, gold, cutoffs))
-        .collect();
-    let names = per_question.first().map(|q| q.measures.iter().map(|(name, _)| name.clone())).into_iter().flatten();
-    let measures = names
-        .enumerate()
-        .map(|(at, name)| (name, estimate(&per_question.iter().map(|q| q.measures[at].1).collect::<Vec<_>>())))
-        .collect();
-    Report {
-        gold,
-        questions: per_question.len(),
-        skipped: questions.len() - per_question.len(),
-        measures,
-        per_question,
+/// Scores rankings one by one, so that they need not be kept.
+pub struct Evaluation {
+    gold: Gold,
+    cutoffs: Vec<usize>,
+    scores: Vec<QuestionScore>,
+    skipped: usize,
+}
+
+impl Evaluation {
+    /// `cutoffs` are the k of recall@k and success@k, the largest is the k of MRR, 10 that of nDCG.
+    pub fn new(gold: Gold, cutoffs: &[usize]) -> Self {
+        Self { gold, cutoffs: cutoffs.to_vec(), scores: Vec::new(), skipped: 0 }
+    }
+
+    /// Scores the ranking of one question, or counts it as left out where it has no gold of this kind. A ranking shorter
+    /// than a cut-off counts as it is: what is not there is not found.
+    pub fn add(&mut self, question: &Question, ranking: &[Ranked]) {
+        if has_gold(question, self.gold) {
+            self.scores.push(score(question, ranking, self.gold, &self.cutoffs));
+        } else {
+            self.skipped += 1;
+        }
+    }
+
+    /// The figures of all questions so far.
+    pub fn report(self) -> Report {
+        let names = self.scores.first().map(|q| q.measures.iter().map(|(name, _)| name.clone())).into_iter().flatten();
+        let values = |at: usize| self.scores.iter().map(|q| q.measures[at].1).collect::<Vec<_>>();
+        let measures = names.enumerate().map(|(at, name)| (name, estimate(&values(at)))).collect();
+        Report {
+            gold: self.gold,
+            questions: self.scores.len(),
+            skipped: self.skipped,
+            measures,
+            per_question: self.scores,
+        }
     }
 }
 

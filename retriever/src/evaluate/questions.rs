@@ -77,7 +77,7 @@ impl Line {
 
 /// The non-empty lines of a text file, without line ends and byte-order mark.
 fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Line>> + use<>> {
-    let bytes = fs_err::read(path).map_err(Error::io("read", path))?;
+    let bytes = std::fs::read(path).map_err(Error::io("read", path))?;
     let path = path.to_path_buf();
     let (mut number, mut at) = (0, 0);
     Ok(std::iter::from_fn(move || {
@@ -199,5 +199,6 @@ fn judge(questions: &mut [Question], qrels: &Path) -> Result<()> {
 
 fn excerpt(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
-    if short.len() < text.len() { format!("`{short}…`") } else { format!("`{short}`") }
+    let rest = if short.len() < text.len() { "…" } else { "" };
+    format!("`{}{rest}`", short.escape_debug())
 }
