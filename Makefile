@@ -1,15 +1,10 @@
 # Two commands for a fresh machine: `make quickstart` and `make test`.
 # Needs Rust, Python 3 with pip (for `make setup` only), a C++ compiler and make.
 
-# Kernels for processors that nobody has yet cost a third of numkong's build time.
-export NK_TARGET_SAPPHIREAMX ?= 0
-export NK_TARGET_GRANITEAMX ?= 0
-export NK_TARGET_DIAMOND ?= 0
-
 HINDSEARCH := target/release/hindsearch
 FEATURES := --features rten,hub
 
-.PHONY: quickstart setup build test lint deny clean
+.PHONY: quickstart setup build test lint examples deny clean
 
 quickstart: setup build
 	@sh tools/quickstart.sh $(HINDSEARCH)
@@ -27,6 +22,11 @@ test: setup
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
+
+# The examples, on the sample corpus.
+examples: setup
+	cargo run $(FEATURES) --example build -- .cache/example
+	cargo run $(FEATURES) --example search -- .cache/example
 
 # Licences and advisories; needs `cargo install cargo-deny`.
 deny:

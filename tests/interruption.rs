@@ -78,7 +78,11 @@ fn durable(bench: &Bench) -> u64 {
 
 /// Starts a build and kills it as soon as some rows are durable; gives their number.
 fn kill_at_the_first_checkpoint(bench: &Bench) -> u64 {
-    let mut command = bench.command(&["build", "c.jsonl", "--out", "index", "--threads", "1"]);
+    kill_with(bench, &[])
+}
+
+fn kill_with(bench: &Bench, more: &[&str]) -> u64 {
+    let mut command = bench.command(&[&["build", "c.jsonl", "--out", "index", "--threads", "1"], more].concat());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
     while durable(bench) == 0 {
         assert_eq!(child.try_wait().expect("a child"), None, "the build ended before it left a checkpoint");
@@ -119,6 +123,18 @@ fn an_unfinished_build_of_something_else_is_only_discarded_on_request() {
         bench.ok(&["inspect", "index", "--json"]).json()["attributes"]["provenance"]["model"]["card"]["passage_prefix"]
             .clone();
     assert_eq!(prefix, "passage: ");
+}
+
+#[test]
+fn rows_of_bytes_keep_their_centre_across_a_kill() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", ROWS);
+    let bytes = ["--element-type", "i8"];
+    assert!(kill_with(&bench, &bytes) < ROWS as u64);
+    for out in ["index", "undisturbed"] {
+        bench.ok(&[&["build", "c.jsonl", "--out", out, "--threads", "1"][..], &bytes].concat());
+    }
+    assert_eq!(vectors(&bench, "index"), vectors(&bench, "undisturbed"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Corpus, embedder and index: text in, ranked passages out. See the crate's README for a map.
+#![doc = include_str!("../README.md")]
 
 pub mod build;
 pub mod corpus;

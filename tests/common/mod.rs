@@ -117,7 +117,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A BERT of two small layers; see the README beside it.
+/// A BERT of two small layers, made by `tools/make_tiny_bert.py`.
 pub fn tiny_model() -> PathBuf {
     root().join("tests/fixtures/tiny-bert")
 }
