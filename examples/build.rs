@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example build -- OUT`
 
+#![allow(clippy::print_stdout, reason = "an example talks to people")]
+
 use std::path::PathBuf;
 
 use hindsearch::indexes::{ElementType, IndexKind, Interrupt};

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example search -- INDEX` (build one first: `make quickstart`, or the example `build`)
 
+#![allow(clippy::print_stdout, reason = "an example talks to people")]
+
 use std::path::PathBuf;
 
 use hindsearch::indexes::SearchParams;

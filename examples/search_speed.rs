@@ -5,6 +5,8 @@
 //! Builds the index in FOLDER unless it is there, searches single queries and batches of 256 for 10 rows each, writes
 //! the rows found to HITS.npy, and prints one JSON object: build seconds, and wall and CPU milliseconds a query.
 
+#![allow(clippy::print_stdout, reason = "an example talks to people")]
+
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;

@@ -182,7 +182,7 @@ impl Config {
         let defaults = Self::default_table();
         let mut resolved = Resolution { values: defaults.clone(), origins: Vec::new(), defaults };
         let found = Path::new(FILE_NAME);
-        if let Some(path) = file.or_else(|| found.is_file().then_some(found)) {
+        if let Some(path) = file.or_else(|| found.symlink_metadata().is_ok().then_some(found)) {
             let text =
                 std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.into(), source })?;
             let table: Table = text
@@ -286,7 +286,11 @@ impl Resolution {
             }
             let refused = match Value::Table(alone).try_into::<Config>() {
                 Ok(config) => config.out_of_range(&key),
-                Err(error) => Some(error.message().to_owned()),
+                Err(error) => {
+                    let message = error.message();
+                    let expected = message.rsplit_once("expected ").map_or(message, |(_, expected)| expected);
+                    Some(expected.replace("usize", "a whole number from 0"))
+                }
             };
             if let Some(expected) = refused {
                 return Err(ConfigError::Value { origin: origin(&key), key, expected, found: value.to_string() });

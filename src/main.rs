@@ -39,8 +39,8 @@ struct Cli {
 
 #[derive(Args)]
 struct Global {
-    /// Settings file; `hindsearch.toml` in the current folder is read when it is there
-    #[arg(long, global = true, value_name = "FILE", env = "HINDSEARCH_CONFIG")]
+    /// Settings file; else that of HINDSEARCH_CONFIG, else `hindsearch.toml` in the current folder where it is there
+    #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Override one setting, such as `--set index.kind=hnsw`; `hindsearch config show` lists all
     #[arg(long, global = true, value_name = "KEY=VALUE")]
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     let interrupt = Interrupt::new();
     // Commands that write stop at a safe point at the first Ctrl-C, and at once at the second. The others just end.
-    if matches!(cli.command, Command::Build(_) | Command::Embed(_) | Command::Export(_)) {
+    if matches!(cli.command, Command::Build(_) | Command::Export(_)) {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
                 .map_err(Failure::internal)?;
@@ -109,6 +109,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         }
     }
     let Global { config, set, json, quiet } = cli.global;
+    let named = || std::env::var_os("HINDSEARCH_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let config = config.or_else(named);
     let resolve = || Config::resolve(config.as_deref(), std::env::vars_os(), &set);
     let context = |config| Context { config, json, quiet, interrupt: interrupt.clone() };
     match cli.command {

@@ -224,3 +224,73 @@ fn questions_that_cannot_be_used() {
     refused("{\"id\": \"1\", \"question\": \"x\"}\n", &["gold"]);
     refused("{\"id\": \"1\", \"question\": \"x\", \"golden_answers\": [{}]}\n", &["line 1", "golden_answers"]);
 }
+
+#[test]
+fn outputs_never_replace_devices_and_never_touch_what_lies_beside() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", 5);
+    bench.ok(&["build", "c.jsonl", "--out", "index"]);
+    bench.write("out.jsonl.tmp", "precious");
+    bench.ok(&["export", "index", "--out", "out.jsonl"]);
+    assert_eq!(std::fs::read_to_string(bench.path("out.jsonl.tmp")).expect("still there"), "precious");
+    bench.refused(&["embed", "river", "--out", "/dev/null"], 2, &["/dev/null", "regular file"]);
+    bench.refused(&["embed", "river", "--out", "missing/x.npy"], 3, &["missing/x.npy"]);
+    std::fs::create_dir(bench.path("folder.jsonl")).expect("a folder");
+    bench.refused(&["export", "index", "--out", "folder.jsonl"], 2, &["folder.jsonl"]);
+}
+
+#[test]
+fn damaged_text_is_neither_exported_nor_called_sound() {
+    let bench = Bench::new();
+    bench.corpus("c.jsonl", 50);
+    bench.ok(&["build", "c.jsonl", "--out", "index"]);
+    let path = bench.path("index/gen-000001/passages");
+    let mut bytes = std::fs::read(&path).expect("passages");
+    let at = bytes.windows(6).position(|window| window == b"planet").expect("a word");
+    bytes[at] = b'P';
+    std::fs::remove_file(&path).expect("removable");
+    std::fs::write(&path, bytes).expect("writable");
+    for out in ["x.jsonl", "x.parquet"] {
+        bench.refused(&["export", "index", "--out", out], 5, &["passages", "damaged"]);
+        assert!(!bench.path(out).exists());
+    }
+    bench.refused(&["verify", "index"], 5, &["passages"]);
+}
+
+#[test]
+fn an_index_inside_its_own_corpus_folder() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("corpus")).expect("a folder");
+    bench.corpus("corpus/c.jsonl", 5);
+    bench.refused(&["build", "corpus", "--out", "corpus/index"], 2, &["corpus/index", "outside"]);
+    assert!(!bench.path("corpus/index").exists());
+    bench.ok(&["build", "corpus", "--out", "index"]);
+}
+
+#[test]
+fn a_table_with_an_unknown_header() {
+    refused_corpus("a.tsv", "PID\tPassage\n1\thello\n", 2, &["line 1", "header"]);
+    let bench = Bench::new();
+    bench.write("b.tsv", "ID\tText\tTitle\n1\thello\tT\n");
+    bench.ok(&["build", "b.tsv", "--out", "index"]);
+    assert_eq!(bench.ok(&["search", "index", "hello", "--json"]).json()["hits"][0]["contents"], "\"T\"\nhello");
+}
+
+#[test]
+fn texts_that_are_no_text() {
+    let bench = Bench::new();
+    bench.write("t.txt", b"fine\nbr\xffken\n");
+    bench.refused(&["embed", "--file", "t.txt", "--out", "x.npy"], 2, &["t.txt", "line 2", "UTF-8"]);
+    bench.corpus("c.jsonl", 5);
+    bench.ok(&["build", "c.jsonl", "--out", "index"]);
+    assert!(bench.run(&["search", "index", "--queries", "t.txt"]).stderr.contains("line 2"));
+    bench.refused(&["search", "index", "--queries", "/dev/zero"], 2, &["/dev/zero", "16 MiB"]);
+    let output = bench
+        .command(&["config", "show"])
+        .env("ODD", {
+            use std::os::unix::ffi::OsStrExt;
+            std::ffi::OsStr::from_bytes(b"\xff")
+        })
+        .output();
+    assert_eq!(output.expect("it starts").status.code(), Some(0));
+}

@@ -23,6 +23,7 @@ mod select;
 pub mod storage;
 mod vectors;
 mod verify;
+mod whole_file;
 mod workers;
 
 pub use commit::{IndexLock, Staging};
@@ -36,8 +37,9 @@ pub use interrupt::Interrupt;
 pub use manifest::{FileEntry, GraphParams, IndexKind, Manifest, Metric, Recall};
 pub use matrix::{Matrix, MatrixSpec, MatrixWriter};
 pub use mmap::{Access, MappedFile};
-pub use npy::{read_npy, temporary_file, write_npy};
+pub use npy::{read_npy, write_npy};
 pub use progress::{OnProgress, Progress};
 pub use recall::{Calibration, RecallTarget, choose_expansion, measure_recall};
 pub use vectors::{NORMS, Vectors};
 pub use verify::{Depth, Report, verify};
+pub use whole_file::WholeFile;

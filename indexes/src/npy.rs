@@ -3,9 +3,7 @@
 use std::io::{Read, Write};
 use std::path::Path;
 
-use tempfile::NamedTempFile;
-
-use crate::{Error, Result, Vectors};
+use crate::{Error, Result, Vectors, WholeFile};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -21,33 +19,20 @@ pub fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
         header.push(' ');
     }
     header.push('\n');
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = temporary_file(folder).map_err(Error::io("write into", folder))?;
+    let mut file = WholeFile::create(path)?;
     let mut write = || -> std::io::Result<()> {
         file.write_all(MAGIC)?;
         file.write_all(&[1, 0])?;
         file.write_all(&(header.len() as u16).to_le_bytes())?;
         file.write_all(header.as_bytes())?;
-        for value in vectors.as_slice().chunks(4096) {
-            let bytes: Vec<u8> = value.iter().flat_map(|x| x.to_le_bytes()).collect();
+        for values in vectors.as_slice().chunks(4096) {
+            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
             file.write_all(&bytes)?;
         }
-        file.as_file().sync_all()
+        Ok(())
     };
     write().map_err(Error::io("write", path))?;
-    file.persist(path).map_err(|e| e.error).map_err(Error::io("write", path))?;
-    Ok(())
-}
-
-/// A file in `folder` that goes away unless it gets a name: with the rights of ordinary files, not a private one's.
-///
-/// # Errors
-/// Whatever the folder refuses.
-pub fn temporary_file(folder: &Path) -> std::io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder)
+    file.publish()
 }
 
 /// Reads a two-dimensional little-endian `f32` array in C order.

@@ -164,7 +164,6 @@ fn what_is_no_query_is_refused() {
         let queries = Vectors::new(4, vec![bad; 4]).unwrap();
         assert_eq!(graph.search(&queries, &SearchParams::top(3)).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
-    let queries = common::vectors(1, 4, 53);
     let wide = common::vectors(1, 5, 53);
     assert_eq!(graph.search(&wide, &SearchParams::top(3)).unwrap_err().kind(), ErrorKind::InvalidInput);
 }

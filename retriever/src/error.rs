@@ -74,6 +74,16 @@ pub enum Error {
         /// What to do.
         remedy: String,
     },
+    /// A server wants a token, or another one.
+    #[error("{what}: {found}; {remedy}")]
+    Unauthorized {
+        /// The thing.
+        what: String,
+        /// What the server said.
+        found: String,
+        /// What to do.
+        remedy: String,
+    },
     /// Something outside refuses: a library that cannot be loaded, a server, a shortfall of space.
     #[error("{what}: {found}; {remedy}")]
     Unavailable {
@@ -113,6 +123,7 @@ impl Error {
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Incompatible { .. } => ErrorKind::Incompatible,
+            Self::Unauthorized { .. } => ErrorKind::Unauthorized,
             Self::Unavailable { .. } => ErrorKind::Unavailable,
             Self::Runtime { .. } => ErrorKind::Internal,
             Self::Index(e) => e.kind(),

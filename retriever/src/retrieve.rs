@@ -50,7 +50,19 @@ impl Retriever {
         let generation = Generation::open_current(root)?;
         let provenance = Provenance::of(&generation)?;
         let source = options.model.unwrap_or_else(|| ModelSource::parse(&provenance.model.source));
-        let embedder = Embedder::open(&source, provenance.model.for_queries(options.embed))?;
+        let embedder =
+            Embedder::open(&source, provenance.model.for_queries(options.embed)).map_err(|error| match error {
+                // Said of a model alone, nobody would know why that one was looked for.
+                Error::NotFound { .. } => Error::NotFound {
+                    what: format!(
+                        "the model of index `{}`, {} in `{source}`: {error};",
+                        root.display(),
+                        provenance.model.card.id
+                    ),
+                    remedy: "it must be the one that the index was built with: name its folder with `--model`".into(),
+                },
+                other => other,
+            })?;
         provenance.check_model(root, &embedder)?;
         // Only bytes that are known to be right may reach the graph's unchecked code.
         generation.verify(Depth::Structure, &|_| (), &Interrupt::new())?;

@@ -12,16 +12,19 @@ pub mod search;
 pub mod verify;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use hindsearch::config::Config;
-use hindsearch::indexes::Interrupt;
+use hindsearch::indexes::{Interrupt, WholeFile};
 use hindsearch::retriever::embed::{Backend, CardOverrides, EmbedOptions, ModelSource, Pooling, Precision};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::progress::ProgressLine;
+
+/// Bytes that a line of texts may have.
+const LONGEST_LINE: u64 = 16 << 20;
 
 /// What every command is given.
 pub struct Context {
@@ -63,21 +66,13 @@ impl Context {
 /// # Errors
 /// Those of `write`; a folder or disk that refuses, with the path.
 pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
-    let refused = |source| Failure::from(hindsearch::indexes::Error::io("write", path)(source));
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = hindsearch::indexes::temporary_file(folder).map_err(refused)?;
-    {
-        let mut buffered = BufWriter::new(&mut file);
-        // Inside, every stream failure is this file's.
-        write(&mut buffered).map_err(|failure| match failure {
-            Failure::Stream(source) => refused(source),
-            other => other,
-        })?;
-        buffered.flush().map_err(refused)?;
-    }
-    file.as_file().sync_all().map_err(refused)?;
-    file.persist(path).map_err(|e| refused(e.error))?;
-    Ok(())
+    let mut file = WholeFile::create(path)?;
+    // Inside, every stream failure is this file's.
+    write(&mut file).map_err(|failure| match failure {
+        Failure::Stream(source) => hindsearch::indexes::Error::io("write", path)(source).into(),
+        other => other,
+    })?;
+    Ok(file.publish()?)
 }
 
 /// The lines of a file of texts, or of standard input for `-`.
@@ -91,13 +86,32 @@ pub fn lines(path: &Path) -> Result<impl Iterator<Item = Result<String, Failure>
     } else {
         Box::new(BufReader::new(File::open(path).map_err(refused)?))
     };
-    Ok(input.lines().enumerate().map(move |(at, line)| {
-        line.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => {
-                Failure::Usage(format!("`{}`, line {}: expected UTF-8, found other bytes", path.display(), at + 1))
-            }
-            _ => refused(error),
-        })
+    let mut input = input;
+    let (mut number, mut ended) = (0, false);
+    Ok(std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        if ended {
+            return None;
+        }
+        number += 1;
+        let unusable = |found: &str| {
+            Failure::Usage(format!(
+                "`{}`, line {number}: expected UTF-8 of at most 16 MiB, found {found}",
+                path.display()
+            ))
+        };
+        let read = (&mut input).take(LONGEST_LINE + 1).read_until(b'\n', &mut line).map_err(refused);
+        let line = match read {
+            Ok(0) => return None,
+            Ok(_) if line.len() as u64 > LONGEST_LINE => Err(unusable("a longer line")),
+            Ok(_) => String::from_utf8(line).map_err(|_| unusable("other bytes")),
+            Err(error) => Err(error),
+        };
+        ended = line.is_err();
+        Some(line.map(|line| {
+            let line = line.trim_end_matches(['\n', '\r']);
+            (if number == 1 { line.trim_start_matches('\u{feff}') } else { line }).to_owned()
+        }))
     }))
 }
 

@@ -127,10 +127,13 @@ fn print_ranking(
 ) -> Result<(), Failure> {
     writeln!(out, "\n{}  ({milliseconds:.1} ms)", harmless(query))?;
     for (at, hit) in ranking.iter().enumerate() {
-        let title = shorten(&harmless(hit.passage.display_title()), 40);
+        let title = match hit.passage.display_title() {
+            "" => String::new(),
+            title => format!("{}: ", shorten(&harmless(title), 40)),
+        };
         let text = harmless(&hit.passage.text);
         let text = if full { text } else { shorten(&text, 90) };
-        writeln!(out, "{:3}  {:.3}  [{}] {title}: {text}", at + 1, hit.score, harmless(&hit.passage.id))?;
+        writeln!(out, "{:3}  {:.3}  [{}] {title}{text}", at + 1, hit.score, harmless(&hit.passage.id))?;
     }
     Ok(())
 }

@@ -32,8 +32,11 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let generation = Generation::open_current(&args.index)?;
     let progress = context.progress();
     generation.verify(depth, &|p| progress.show("verifying", "bytes", p), &context.interrupt)?;
-    progress.finish();
     let (corpus, _) = (CorpusStore::open(generation.path())?, open_index(&generation, None)?);
+    if !args.quick {
+        corpus.verify(&|p| progress.show("reading the text", "passages/s", p), &context.interrupt)?;
+    }
+    progress.finish();
     let manifest = generation.manifest();
     if corpus.len() != manifest.rows {
         return Err(hindsearch::retriever::Error::Corrupt {

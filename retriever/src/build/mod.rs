@@ -110,12 +110,27 @@ pub struct BuildReport {
 /// for the next call.
 pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrupt) -> Result<BuildReport> {
     let start = Instant::now();
+    refuse_own_output(options)?;
     let (plan, embedder) = Plan::prepare(options)?;
     plan.check(options)?;
     let staging = Staging::create_or_resume(IndexLock::acquire(&options.out)?)?;
     let state = State::resume(options, &embedder, &staging)?;
     let run = Run { options, staging, on_stage, interrupt };
-    run.to_the_end(state, embedder, start)
+    run.finish(state, embedder, start)
+}
+
+/// An index inside a folder that is read as corpus would become part of the corpus.
+fn refuse_own_output(options: &BuildOptions) -> Result<()> {
+    let absolute = |path: &Path| std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_default();
+    let out = absolute(&options.out);
+    match options.corpus.iter().find(|path| path.is_dir() && out.starts_with(absolute(path))) {
+        None => Ok(()),
+        Some(folder) => Err(Error::InvalidInput {
+            what: format!("output `{}`", options.out.display()),
+            expected: "a folder outside the corpus".into(),
+            found: format!("one in `{}`, whose files are all read", folder.display()),
+        }),
+    }
 }
 
 /// What all stages share.
@@ -127,7 +142,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn to_the_end(self, mut state: State, embedder: Embedder, start: Instant) -> Result<BuildReport> {
+    fn finish(self, mut state: State, embedder: Embedder, start: Instant) -> Result<BuildReport> {
         let index = &self.options.index;
         let corpus = state.store_corpus(&self)?;
         let embedder = self.pass_gate(embedder, &corpus, &mut state)?;

@@ -104,7 +104,11 @@ impl Provenance {
                 return Ok(());
             }
             Err(Error::Incompatible {
-                what: format!("{what} of the model for index `{}`", root.display()),
+                what: format!(
+                    "{what} of the model for index `{}`, which was built with {}",
+                    root.display(),
+                    self.model.card.id
+                ),
                 expected,
                 found,
                 remedy: "name the model that the index was built with (`--model`), or build the index again".into(),

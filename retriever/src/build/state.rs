@@ -101,7 +101,8 @@ impl State {
         let inputs = inputs(&CorpusReader::files(&run.options.corpus)?)?;
         let folder = run.staging.path();
         if self.corpus.is_some() && self.inputs == inputs {
-            match CorpusStore::open(folder) {
+            let shown = |_| ();
+            match CorpusStore::open(folder).and_then(|store| store.verify(&shown, run.interrupt).map(|()| store)) {
                 Err(error) if !is_damage(&error) => return Err(error),
                 Err(_) => {}
                 Ok(store) => return Ok(store),

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use hindsearch_indexes::{Interrupt, OnProgress, Progress};
+use hindsearch_indexes::{Interrupt, OnProgress, Progress, WholeFile};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
-use super::pending::PendingFile;
+use super::hash::CorpusHasher;
 use super::store::CorpusStore;
 use crate::{Error, Passage, Result};
 
@@ -27,13 +27,13 @@ impl CorpusStore {
     /// # Errors
     /// [`Error::Io`] when the file cannot be written, [`Error::Corrupt`] when the store is damaged; interrupted.
     pub fn export_jsonl(&self, path: &Path, progress: OnProgress<'_>, interrupt: &Interrupt) -> Result<()> {
-        let mut file = PendingFile::create(path)?;
+        let mut file = WholeFile::create(path)?;
         self.export(progress, interrupt, |passage| {
             let json = |text: &str| serde_json::to_string(text).map_err(|error| Error::io("write", path)(error.into()));
             let (id, contents) = (json(&passage.id)?, json(&passage.contents())?);
             writeln!(file, "{{\"id\": {id}, \"contents\": {contents}}}").map_err(Error::io("write", path))
         })?;
-        file.publish()
+        Ok(file.publish()?)
     }
 
     /// Writes Parquet with the string columns `id` and `contents`, compressed with zstd. Otherwise as
@@ -51,7 +51,7 @@ impl CorpusStore {
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).map_err(failed)?))
             .set_dictionary_enabled(false)
             .build();
-        let file = PendingFile::create(path)?;
+        let file = WholeFile::create(path)?;
         let mut writer = ArrowWriter::try_new(file, Arc::clone(&schema), Some(properties)).map_err(failed)?;
         let (mut id, mut contents) = (StringBuilder::new(), StringBuilder::new());
         let mut row = 0;
@@ -69,7 +69,7 @@ impl CorpusStore {
             }
             Ok(())
         })?;
-        writer.into_inner().map_err(failed)?.publish()
+        Ok(writer.into_inner().map_err(failed)?.publish()?)
     }
 
     fn export(
@@ -78,14 +78,18 @@ impl CorpusStore {
         interrupt: &Interrupt,
         mut write: impl FnMut(Passage) -> Result<()>,
     ) -> Result<()> {
+        let mut hasher = CorpusHasher::new();
         for (row, passage) in (1..).zip(self.scan(0)?) {
-            write(passage?)?;
+            let passage = passage?;
+            hasher.update(&passage);
+            write(passage)?;
             if row % CHUNK == 0 || row == self.len() {
                 interrupt.check()?;
                 progress(Progress { done: row, total: Some(self.len()) });
             }
         }
-        Ok(())
+        // Damaged text must not leave under a good name.
+        self.compare(&hasher.finish())
     }
 }
 

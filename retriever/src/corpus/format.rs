@@ -92,8 +92,8 @@ fn by_magic(head: &[u8]) -> Option<Format> {
 /// A header names its columns; without one, the first line is a passage.
 fn tsv(text: &str) -> Format {
     let header = text.lines().next().unwrap_or_default();
-    let names: Vec<_> = header.split('\t').map(|name| name.trim_matches('"')).collect();
-    let has = |name| names.contains(&name);
+    let names: Vec<_> = header.split('\t').map(|name| name.trim_matches('"').to_ascii_lowercase()).collect();
+    let has = |name: &str| names.iter().any(|found| found == name);
     if has("id") && (has("text") || has("contents")) { Format::Dpr } else { Format::MsMarco }
 }
 

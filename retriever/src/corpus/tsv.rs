@@ -15,6 +15,10 @@ impl Iterator for MsMarco {
             Err(error) => return Some(Err(error)),
         };
         let passage = match line.body().split_once('\t') {
+            Some(_) if is_header(line.body()) => Err(Problem::new(
+                "a passage, or a header with the columns `id` and `text`",
+                format!("the header `{}`", excerpt(line.body(), 0)),
+            )),
             Some((id, text)) => {
                 Fields { id: Some(id.into()), text: Some(text.into()), ..Fields::default() }.into_passage()
             }
@@ -24,6 +28,12 @@ impl Iterator for MsMarco {
     }
 }
 
+/// Whether a line names columns: then it is no passage, and the file is not of this form.
+fn is_header(line: &str) -> bool {
+    let names = ["id", "pid", "docid", "doc_id", "title", "text", "passage", "contents"];
+    line.split('\t').all(|column| names.contains(&column.trim_matches('"').to_ascii_lowercase().as_str()))
+}
+
 pub(super) struct Dpr {
     lines: Lines,
     columns: Vec<String>,
@@ -31,7 +41,8 @@ pub(super) struct Dpr {
 
 impl Dpr {
     pub fn open(mut lines: Lines) -> Result<Self> {
-        let columns = next_record(&mut lines)?.map_or_else(Vec::new, |record| record.fields);
+        let header = next_record(&mut lines)?.map_or_else(Vec::new, |record| record.fields);
+        let columns: Vec<String> = header.iter().map(|name| name.to_ascii_lowercase()).collect();
         let has = |name: &str| columns.iter().any(|column| column == name);
         if has("id") && (has("text") || has("contents")) {
             return Ok(Self { lines, columns });

@@ -1,6 +1,7 @@
 //! Text to token ids, with this crate's own limits: a shipped `tokenizer.json` may carry a truncation and a fixed
 //! padding that would silently cut or lengthen every text.
 
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use tokenizers::{PostProcessor, Tokenizer, TruncationParams};
@@ -34,12 +35,20 @@ impl TextTokenizer {
     /// text; [`Error::Incompatible`] when it has more tokens than the model.
     pub fn open(path: &Path, folder: &Path, max_length: usize) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(Error::io("read", path))?;
-        let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|e| Error::File {
+        let unusable = |found: String| Error::File {
             path: path.into(),
             expected: "a tokenizer in the format of the `tokenizers` library".into(),
-            found: e.to_string(),
+            found,
             remedy: "download the model again".into(),
-        })?;
+        };
+        // The library panics on some files that are damaged; and it has been tried out once when this returns.
+        let read = catch_unwind(|| {
+            let tokenizer = Tokenizer::from_bytes(bytes)?;
+            tokenizer.encode("A text.", true)?;
+            Ok::<_, tokenizers::Error>(tokenizer)
+        });
+        let mut tokenizer =
+            read.map_err(|_| unusable("one that breaks it".into()))?.map_err(|error| unusable(error.to_string()))?;
         let config = Json::read(folder, "config.json")?;
         check_vocabulary(path, &tokenizer, &config)?;
         let padding = tokenizer.get_padding().map(|padding| padding.pad_id);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hindsearch_indexes::ErrorKind;
 use serde::Deserialize;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::{HeaderMap, Response, StatusCode, header};
@@ -50,6 +51,14 @@ pub(super) struct Client<'a> {
 pub(super) struct Failure {
     pub why: String,
     pub again: bool,
+    pub kind: ErrorKind,
+}
+
+impl Failure {
+    /// A fault of the network, which may be gone the next time.
+    pub(super) fn passing(why: String) -> Self {
+        Self { why, again: true, kind: ErrorKind::Unavailable }
+    }
 }
 
 impl<'a> Client<'a> {
@@ -70,7 +79,7 @@ impl<'a> Client<'a> {
         let url = format!("{}/api/models/{id}/revision/{}", self.settings.endpoint, revision.replace('/', "%2F"));
         let text = self.patiently(&url, || {
             let mut response = self.get(&url, 0)?;
-            response.body_mut().read_to_string().map_err(|e| Failure { why: e.to_string(), again: true })
+            response.body_mut().read_to_string().map_err(|e| Failure::passing(e.to_string()))
         })?;
         serde_json::from_str(&text).map_err(|e| self.unavailable(&url, format!("an answer that is no model: {e}")))
     }
@@ -101,7 +110,7 @@ impl<'a> Client<'a> {
         if start > 0 {
             request = request.header(header::RANGE, format!("bytes={start}-"));
         }
-        let response = request.call().map_err(|e| Failure { why: e.to_string(), again: true })?;
+        let response = request.call().map_err(|e| Failure::passing(e.to_string()))?;
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response.status())) }
     }
 
@@ -114,7 +123,7 @@ impl<'a> Client<'a> {
                 request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
             }
             let request = request.config().max_redirects(0).max_redirects_will_error(false).build();
-            let response = request.call().map_err(|e| Failure { why: e.to_string(), again: true })?;
+            let response = request.call().map_err(|e| Failure::passing(e.to_string()))?;
             let status = response.status();
             let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
             match location.filter(|location| location.starts_with('/')) {
@@ -123,7 +132,7 @@ impl<'a> Client<'a> {
                 _ => return Err(self.refused(status)),
             }
         }
-        Err(Failure { why: "too many redirects".into(), again: false })
+        Err(Failure { why: "too many redirects".into(), again: false, kind: ErrorKind::Unavailable })
     }
 
     fn refused(&self, status: StatusCode) -> Failure {
@@ -133,7 +142,12 @@ impl<'a> Client<'a> {
             404 => "no such model, revision or file".into(),
             _ => format!("status {status}"),
         };
-        Failure { why, again: status.is_server_error() || [408, 416, 429].contains(&status.as_u16()) }
+        let kind = match status.as_u16() {
+            401 | 403 => ErrorKind::Unauthorized,
+            404 => ErrorKind::NotFound,
+            _ => ErrorKind::Unavailable,
+        };
+        Failure { why, again: status.is_server_error() || [408, 416, 429].contains(&status.as_u16()), kind }
     }
 
     /// Runs `request` until it succeeds or there is no use in trying again.
@@ -143,16 +157,22 @@ impl<'a> Client<'a> {
             match request() {
                 Ok(value) => return Ok(value),
                 Err(failure) if failure.again && tries.wait() => {}
-                Err(failure) => return Err(self.unavailable(url, failure.why)),
+                Err(failure) => return Err(self.failed(url, failure)),
             }
         }
     }
 
     pub(super) fn unavailable(&self, url: &str, found: String) -> Error {
-        Error::Unavailable {
-            what: format!("`{url}`"),
-            found,
-            remedy: "check the model's id, the network and `HF_ENDPOINT`, or give a model folder instead".into(),
+        self.failed(url, Failure { why: found, again: false, kind: ErrorKind::Unavailable })
+    }
+
+    pub(super) fn failed(&self, url: &str, failure: Failure) -> Error {
+        let (what, found) = (format!("`{url}`"), failure.why);
+        let remedy = "check the model's id, the network and `HF_ENDPOINT`, or give a model folder instead".into();
+        match failure.kind {
+            ErrorKind::Unauthorized => Error::Unauthorized { what, found, remedy },
+            ErrorKind::NotFound => Error::NotFound { what: format!("{what} ({found})"), remedy },
+            _ => Error::Unavailable { what, found, remedy },
         }
     }
 }

@@ -178,9 +178,9 @@ fn fetch_blob(client: &Client<'_>, file: &RemoteFile, blob: &Path, watch: &mut W
             Err(failure) => Some(failure),
         };
         if length < file.size {
-            let failure = failure.unwrap_or(Failure { why: format!("{length} of {} bytes", file.size), again: true });
+            let failure = failure.unwrap_or_else(|| Failure::passing(format!("{length} of {} bytes", file.size)));
             if !failure.again || !tries.wait() {
-                return Err(client.unavailable(&file.url, failure.why));
+                return Err(client.failed(&file.url, failure));
             }
         }
     }
@@ -198,7 +198,7 @@ fn copy(mut body: impl Read, target: &mut File, path: &Path, watch: &mut Watch<'
             Ok(0) => return Ok(None),
             Ok(length) => length,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) => return Ok(Some(Failure { why: e.to_string(), again: true })),
+            Err(e) => return Ok(Some(Failure::passing(e.to_string()))),
         };
         target.write_all(&block[..length]).map_err(Error::io("write", path))?;
         watch.add(length as u64);
