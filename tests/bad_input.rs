@@ -269,7 +269,7 @@ fn an_index_inside_its_own_corpus_folder() {
 
 #[test]
 fn a_table_with_an_unknown_header() {
-    refused_corpus("a.tsv", "PID\tPassage\n1\thello\n", 2, &["line 1", "header"]);
+    refused_corpus("a.tsv", "PID\tPassage\n1\thello\n", 2, &["header", "columns"]);
     let bench = Bench::new();
     bench.write("b.tsv", "ID\tText\tTitle\n1\thello\tT\n");
     bench.ok(&["build", "b.tsv", "--out", "index"]);

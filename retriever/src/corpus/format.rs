@@ -47,9 +47,9 @@ impl Format {
             "parquet" | "pq" => Ok(Self::Parquet),
             "arrow" | "arrows" | "ipc" | "feather" => Ok(Self::Arrow),
             "jsonl" | "ndjson" => Ok(Self::Jsonl),
-            "tsv" => Ok(tsv(text)),
+            "tsv" => tsv(path, text),
             _ if text.starts_with('{') => Ok(Self::Jsonl),
-            _ if text.lines().next().is_some_and(|line| line.contains('\t')) => Ok(tsv(text)),
+            _ if text.lines().next().is_some_and(|line| line.contains('\t')) => tsv(path, text),
             _ => Err(Error::File {
                 path: path.to_path_buf(),
                 expected: "JSON lines, tab-separated values, Parquet or Arrow".into(),
@@ -90,11 +90,23 @@ fn by_magic(head: &[u8]) -> Option<Format> {
 }
 
 /// A header names its columns; without one, the first line is a passage.
-fn tsv(text: &str) -> Format {
+fn tsv(path: &Path, text: &str) -> Result<Format> {
     let header = text.lines().next().unwrap_or_default();
     let names: Vec<_> = header.split('\t').map(|name| name.trim_matches('"').to_ascii_lowercase()).collect();
     let has = |name: &str| names.iter().any(|found| found == name);
-    if has("id") && (has("text") || has("contents")) { Format::Dpr } else { Format::MsMarco }
+    if has("id") && (has("text") || has("contents")) {
+        return Ok(Format::Dpr);
+    }
+    let usual = ["id", "pid", "docid", "doc_id", "title", "text", "passage", "contents"];
+    if names.iter().all(|name| usual.contains(&name.as_str())) {
+        return Err(Error::File {
+            path: path.to_path_buf(),
+            expected: "a passage in the first line, or a header with the columns `id` and `text`".into(),
+            found: format!("the header `{}`", excerpt(header, 0)),
+            remedy: "rename the columns, or leave the header out".into(),
+        });
+    }
+    Ok(Format::MsMarco)
 }
 
 impl fmt::Display for Format {

@@ -15,10 +15,6 @@ impl Iterator for MsMarco {
             Err(error) => return Some(Err(error)),
         };
         let passage = match line.body().split_once('\t') {
-            Some(_) if is_header(line.body()) => Err(Problem::new(
-                "a passage, or a header with the columns `id` and `text`",
-                format!("the header `{}`", excerpt(line.body(), 0)),
-            )),
             Some((id, text)) => {
                 Fields { id: Some(id.into()), text: Some(text.into()), ..Fields::default() }.into_passage()
             }
@@ -26,12 +22,6 @@ impl Iterator for MsMarco {
         };
         Some(passage.map_err(|problem| line.error(problem)))
     }
-}
-
-/// Whether a line names columns: then it is no passage, and the file is not of this form.
-fn is_header(line: &str) -> bool {
-    let names = ["id", "pid", "docid", "doc_id", "title", "text", "passage", "contents"];
-    line.split('\t').all(|column| names.contains(&column.trim_matches('"').to_ascii_lowercase().as_str()))
 }
 
 pub(super) struct Dpr {
