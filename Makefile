@@ -23,10 +23,11 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 
-# The examples, on the sample corpus.
+# The examples, on the sample corpus. Built as the tests are, so that nothing is compiled twice.
 examples: setup
-	cargo run $(FEATURES) --example build -- .cache/example
-	cargo run $(FEATURES) --example search -- .cache/example
+	cargo build --workspace --examples $(FEATURES)
+	target/debug/examples/build .cache/example
+	target/debug/examples/search .cache/example
 
 # Licences and advisories; needs `cargo install cargo-deny`.
 deny:
