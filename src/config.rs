@@ -264,7 +264,7 @@ impl Resolution {
             .into_iter()
             .map(|(known, _)| (strsim::jaro_winkler(&known, like), known))
             .max_by(|a, b| a.0.total_cmp(&b.0))
-            .filter(|(likeness, _)| *likeness > 0.7)
+            .filter(|(likeness, _)| *likeness > 0.8)
             .map(|(_, known)| known);
         ConfigError::UnknownKey { origin: origin.into(), key: key.into(), nearest }
     }

@@ -83,7 +83,36 @@ enum Command {
 /// error; only what nobody caught is told.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
+/// ONNX Runtime takes this from the environment when it is loaded; asked later not to, it has made its database and its
+/// device id in the user's home already.
+const NO_TELEMETRY: &str = "ORT_DISABLE_TELEMETRY";
+
+/// Starts this program anew, in the same process, with telemetry switched off, unless the user has decided about it: a
+/// running program cannot change its own environment safely.
+#[cfg(unix)]
+fn switch_telemetry_off() {
+    use std::os::unix::process::CommandExt;
+    if std::env::var_os(NO_TELEMETRY).is_some() {
+        return;
+    }
+    let mut arguments = std::env::args_os();
+    let failed = std::env::current_exe().map(|program| {
+        let mut again = std::process::Command::new(program);
+        if let Some(name) = arguments.next() {
+            again.arg0(name);
+        }
+        again.args(arguments).env(NO_TELEMETRY, "1").exec()
+    });
+    let why = failed.unwrap_or_else(|error| error);
+    let _ = writeln!(
+        std::io::stderr(),
+        "warning: cannot set {NO_TELEMETRY}=1 ({why}); set it, or ONNX Runtime keeps usage data in your home"
+    );
+}
+
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    switch_telemetry_off();
     let cli = Cli::parse();
     panic::set_hook(Box::new(|what| *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = what.to_string()));
     let outcome = panic::catch_unwind(|| run(cli))

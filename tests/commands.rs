@@ -221,3 +221,14 @@ fn a_reader_that_goes_away_is_no_error() {
     let outcome = Outcome::of(child.wait_with_output().expect("an end"));
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{outcome:?}");
 }
+
+#[test]
+fn nothing_is_left_in_the_users_home() {
+    let bench = Bench::new();
+    let home = bench.path("home");
+    std::fs::create_dir(&home).expect("a folder");
+    let mut command = bench.command(&["embed", "river"]);
+    command.env("HOME", &home).env_remove("XDG_CACHE_HOME").env_remove("ORT_DISABLE_TELEMETRY");
+    assert!(command.status().expect("it starts").success());
+    assert_eq!(std::fs::read_dir(&home).expect("the home").count(), 0);
+}

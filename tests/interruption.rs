@@ -138,12 +138,27 @@ fn rows_of_bytes_keep_their_centre_across_a_kill() {
 }
 
 #[test]
-fn a_changed_corpus_is_embedded_anew() {
+fn an_unfinished_build_of_another_corpus_is_only_discarded_on_request() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", ROWS);
+    bench.corpus("other.jsonl", 50);
+    let durable = kill_at_the_first_checkpoint(&bench);
+    let passages = || std::fs::read(bench.path("index/gen-000001.tmp/passages")).expect("the staged text");
+    let staged = passages();
+    bench.refused(&["build", "other.jsonl", "--out", "index"], 5, &["unfinished build", "--restart"]);
+    assert_eq!(passages(), staged);
+
+    // One passage more is another corpus too; without it, everything is as it was.
+    bench.corpus("c.jsonl", ROWS + 1);
+    bench.refused(&["build", "c.jsonl", "--out", "index"], 5, &["unfinished build", "--restart"]);
+    bench.corpus("c.jsonl", ROWS);
+    let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--json"]).json();
+    assert_eq!(report["embedded"], ROWS as u64 - durable);
+
+    std::fs::remove_dir_all(bench.path("index")).expect("removable");
     kill_at_the_first_checkpoint(&bench);
     bench.corpus("c.jsonl", ROWS + 1);
-    let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--json"]).json();
+    let report = bench.ok(&["build", "c.jsonl", "--out", "index", "--json", "--restart"]).json();
     assert_eq!((&report["embedded"], &report["manifest"]["rows"]), (&(ROWS + 1).into(), &(ROWS + 1).into()));
 }
 

@@ -169,6 +169,7 @@ def encoder(checkpoint, linear, fp16=False):
 
 def export(folder, out, quantization="none", fp16=False, calibration=None, samples=256):
     """Export the checkpoint in `folder` to the file `out`; `quantization` is none, dynamic or static."""
+    out.parent.mkdir(parents=True, exist_ok=True)
     checkpoint = Checkpoint(folder)
     linear = quantize.float_linear
     if quantization == "dynamic":

@@ -22,5 +22,5 @@ Go on:
   $hindsearch build YOUR-CORPUS.jsonl --out your-index      # wiki-18, BEIR, DPR, MS MARCO, Parquet, Arrow
   $hindsearch build YOUR-CORPUS.jsonl --out your-index --dry-run
   $hindsearch doctor
-  cargo install --path .                                     # puts \`hindsearch\` on your path
+  cargo install --locked --path .                            # puts \`hindsearch\` on your path
 NEXT

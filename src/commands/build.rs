@@ -109,7 +109,12 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
             count(report.provenance.truncated)
         )?;
     }
-    writeln!(out, "search it: hindsearch search {} \"a question\"", report.out)?;
+    // As this program was called, which need not be on the path.
+    let program = std::env::args_os()
+        .next()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_else(|| "hindsearch".into());
+    writeln!(out, "search it: {program} search {} \"a question\"", report.out)?;
     Ok(out.flush()?)
 }
 

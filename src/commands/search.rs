@@ -15,6 +15,8 @@ use crate::output::{harmless, shorten};
 
 /// Queries embedded and searched at a time when they come from a file.
 const BATCH: usize = 256;
+/// So few queries are embedded before a second thread has loaded the model.
+const FEW: usize = 16;
 
 /// Search an index
 #[derive(clap::Args)]
@@ -50,7 +52,11 @@ pub struct Args {
 /// # Errors
 /// A missing or damaged index, another model, unreadable queries.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let retriever = Retriever::open(&args.index, open_options(context, args.model.as_deref(), args.effort)?)?;
+    let mut options = open_options(context, args.model.as_deref(), args.effort)?;
+    if options.embed.threads == 0 && args.queries.is_none() && args.query.len() <= FEW {
+        options.embed.threads = 1;
+    }
+    let retriever = Retriever::open(&args.index, options)?;
     let search = &context.config.search;
     let params = SearchParams { top_k: args.top_k.map_or(search.top_k, |k| k as usize), threads: search.threads };
     let mut out = context.out();

@@ -7,9 +7,9 @@ use hindsearch_indexes::{HnswBuilder, IndexKind, MatrixSpec, Progress};
 use serde::Serialize;
 
 use super::machine::{available_disk, available_memory};
-use super::{BuildOptions, held_out};
+use super::{BuildOptions, gate, held_out};
 use crate::corpus::CorpusReader;
-use crate::embed::{Embedder, InputKind};
+use crate::embed::{Embedder, InputKind, Precision};
 use crate::{Error, Passage, Result};
 
 /// Passages read to estimate the number of rows and their size, at most.
@@ -88,6 +88,8 @@ impl Plan {
         };
         let probe: Vec<_> = held_out::spread(&passages, PROBE).collect();
         let rate = speed(embedder, &probe)?;
+        let int8 = embedder.fingerprint().passages.precision == Precision::Int8;
+        let gate = if int8 && gate::can_measure(&options.model, &options.embed)? { gate::work(rows) } else { 0 };
         let graph_seconds = if graph_bytes > 0 { rows as f64 * GRAPH_SECONDS_PER_ROW } else { 0.0 };
         let disk =
             text_bytes.saturating_add(vector_bytes).saturating_add(graph_bytes).saturating_add(ids.saturating_mul(2));
@@ -103,7 +105,7 @@ impl Plan {
             memory_needed: (WORKING_MEMORY + embedder.memory_bytes()).saturating_add(graph_bytes),
             memory_free,
             passages_per_second: rate,
-            seconds: rows as f64 / rate + graph_seconds,
+            seconds: rows.saturating_add(gate) as f64 / rate + graph_seconds,
         })
     }
 

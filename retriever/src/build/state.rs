@@ -95,23 +95,34 @@ impl State {
         Ok(staging.write_state(&value)?)
     }
 
-    /// The text store: the one in the staging folder where the input files are those that it was read from, else a new
-    /// one. Vectors of rows stay valid as long as the corpus is the same, whatever its files are called now.
+    /// The text store: the one in the staging folder where it holds the corpus that is asked for, whatever its files are
+    /// called now, else a new one. What is staged is not touched before it is known to be of no use.
+    ///
+    /// # Errors
+    /// [`Error::Incompatible`] when passages of another corpus were embedded already.
     pub fn store_corpus(&mut self, run: &Run<'_>) -> Result<CorpusStore> {
         let inputs = inputs(&CorpusReader::files(&run.options.corpus)?)?;
         let folder = run.staging.path();
-        if self.corpus.is_some() && self.inputs == inputs {
-            let shown = |_| ();
-            match CorpusStore::open(folder).and_then(|store| store.verify(&shown, run.interrupt).map(|()| store)) {
-                Err(error) if !is_damage(&error) => return Err(error),
-                Err(_) => {}
-                Ok(store) => return Ok(store),
+        let shown = |progress| (run.on_stage)(Stage::Corpus, progress);
+        let reader = || CorpusReader::open(&run.options.corpus, run.options.format);
+        let known = self.corpus.clone();
+        if let Some(staged) = &known {
+            let same = self.inputs == inputs || CorpusSummary::read(&mut reader()?, &shown, run.interrupt)? == *staged;
+            if !same && self.rows > 0 {
+                return Err(unfinished(
+                    run.options,
+                    "this corpus".into(),
+                    format!("{} passages embedded of another", self.rows),
+                ));
+            }
+            if same && let Some(store) = self.staged_store(run, staged)? {
+                self.inputs = inputs;
+                self.save(&run.staging)?;
+                return Ok(store);
             }
         }
-        let mut reader = CorpusReader::open(&run.options.corpus, run.options.format)?;
-        let shown = |progress| (run.on_stage)(Stage::Corpus, progress);
-        let summary = CorpusStore::write(&mut reader, folder, &shown, run.interrupt)?;
-        if self.corpus.as_ref() != Some(&summary) {
+        let summary = CorpusStore::write(&mut reader()?, folder, &shown, run.interrupt)?;
+        if known.is_some_and(|known| known != summary) {
             self.forget_vectors();
         }
         (self.inputs, self.corpus) = (inputs, Some(summary));
@@ -119,9 +130,32 @@ impl State {
         CorpusStore::open(folder)
     }
 
+    /// The staged text store, if every row of it is that of the `staged` corpus.
+    fn staged_store(&self, run: &Run<'_>, staged: &CorpusSummary) -> Result<Option<CorpusStore>> {
+        let opened = CorpusStore::open(run.staging.path());
+        let sound = opened.and_then(|store| store.verify(&|_| (), run.interrupt).map(|()| store));
+        match sound {
+            Ok(store) => Ok(Some(store).filter(|store| store.summary() == staged)),
+            Err(error) if is_damage(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Starts the vectors afresh.
     pub fn forget_vectors(&mut self) {
         (self.gate, self.mean, self.rows, self.truncated) = (None, None, 0, 0);
+    }
+}
+
+/// The refusal to discard work that may have cost days.
+fn unfinished(options: &BuildOptions, expected: String, found: String) -> Error {
+    Error::Incompatible {
+        what: format!("the unfinished build in `{}`", options.out.display()),
+        expected,
+        found,
+        remedy:
+            "give the corpus and options of that build to go on with it, `--restart` to discard it, or another `--out`"
+                .into(),
     }
 }
 

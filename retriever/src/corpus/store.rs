@@ -112,7 +112,7 @@ impl CorpusStore {
                 progress(Progress { done: row, total: Some(self.len()) });
             }
         }
-        self.compare(&hasher.finish())?;
+        self.compare(&hasher.finish().blake3)?;
         self.ids.verify(interrupt)
     }
 

@@ -149,7 +149,7 @@ impl PassagesWriter {
             self.close_batch()?;
         }
         let path = self.writer.get_ref().target().to_path_buf();
-        let summary = CorpusSummary { rows: self.rows, blake3: self.hasher.finish(), bytes: self.bytes };
+        let summary = self.hasher.finish();
         let written_summary =
             serde_json::to_string(&summary).map_err(|error| Error::io("write", &path)(error.into()))?;
         self.writer.write_metadata(VERSION_KEY, VERSION);

@@ -71,7 +71,11 @@ impl RuntimeSearch {
         }
     }
 
-    /// Loads the library and starts it. The first success holds for the life of the process, whatever is asked later.
+    /// Loads the library and starts it. Programs should have `ORT_DISABLE_TELEMETRY=1` in their environment: the library
+    /// looks there when it is loaded, and otherwise keeps a device id and usage data in the user's home, whatever it is
+    /// told afterwards. The command line sets it for itself.
+    ///
+    /// The first success holds for the life of the process, whatever is asked later.
     ///
     /// # Errors
     /// [`Error::Unavailable`] with every place tried and why it failed.

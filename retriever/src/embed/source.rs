@@ -97,13 +97,15 @@ fn default_folder() -> Result<PathBuf> {
     places.iter().find(|folder| folder.is_dir()).cloned().ok_or_else(|| {
         let places: Vec<_> = places.iter().map(|folder| format!("`{}`", folder.display())).collect();
         let looked = if places.is_empty() {
-            "no `.cache/hindsearch` from the current folder upward".into()
+            "there is no `.cache/hindsearch` in the current folder or above it".into()
         } else {
-            places.join(", ")
+            format!("looked in {}", places.join(", "))
         };
         Error::NotFound {
             what: format!("the default model, {DEFAULT_MODEL},"),
-            remedy: format!("looked in {looked}; run `make setup`, or name a model folder"),
+            remedy: format!(
+                "{looked}; run `make setup`, point `HINDSEARCH_CACHE` at a cache that has it, or name a model folder"
+            ),
         }
     })
 }

@@ -168,7 +168,7 @@ impl<'a> Client<'a> {
 
     pub(super) fn failed(&self, url: &str, failure: Failure) -> Error {
         let (what, found) = (format!("`{url}`"), failure.why);
-        let remedy = "check the model's id, the network and `HF_ENDPOINT`, or give a model folder instead".into();
+        let remedy = "no folder has the model's name, so it was looked for on the hub: check the name, the network and `HF_ENDPOINT`".into();
         match failure.kind {
             ErrorKind::Unauthorized => Error::Unauthorized { what, found, remedy },
             ErrorKind::NotFound => Error::NotFound { what: format!("{what} ({found})"), remedy },
