@@ -115,7 +115,14 @@ impl Columnar {
 
     /// Makes `columns` hold the row `next`; false at the end of the file.
     fn load(&mut self) -> Result<bool, Problem> {
-        let whole = |message| Problem::new("a file that is whole and well formed", message);
+        let whole = |message: String| {
+            // The library's words for a compression that it was built without.
+            if message.contains("Disabled feature") || message.contains("requires the") {
+                let accepted = "columns compressed with snappy or zstd, or not at all";
+                return Problem::new(accepted, format!("another compression ({message}); write the file again"));
+            }
+            Problem::new("a file that is whole and well formed", message)
+        };
         loop {
             if self.columns.as_ref().is_some_and(|columns| self.next < columns.rows) {
                 return Ok(true);
