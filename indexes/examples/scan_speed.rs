@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             for _ in 0..5 {
                 let start = Clock::start(threads);
                 for _ in 0..repeats {
-                    index.search(&batch, &SearchParams { top_k: 10, threads })?;
+                    index.search(&batch, &SearchParams { threads, ..SearchParams::top(10) })?;
                 }
                 best = best.min(start.seconds() / repeats as f64);
             }

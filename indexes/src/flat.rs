@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::dot::{self, Panels};
 use crate::select::{Selection, TopK};
 use crate::workers::run_workers;
-use crate::{Hit, Index, Matrix, Result, SearchParams, Vectors};
+use crate::{Error, Hit, Index, Matrix, Result, SearchParams, Vectors};
 
 /// Queries that meet a tile together; their panels fit in the second-level cache.
 const BATCH: usize = 256;
@@ -33,6 +33,21 @@ impl Flat {
     /// Searches `matrix`.
     pub fn new(matrix: Arc<Matrix>) -> Self {
         Self { matrix }
+    }
+
+    /// The best of `rows` for one query.
+    pub(crate) fn best_of(&self, query: &[f32], rows: &[u64], top_k: usize) -> Result<Vec<Hit>> {
+        let mut best = TopK::new(top_k.min(rows.len()));
+        let mut vector = vec![0.0; query.len()];
+        for &row in rows {
+            self.matrix.widen(row..row + 1, &mut vector);
+            let score = dot::canonical(&vector, query);
+            if !score.is_finite() {
+                return Err(self.matrix.damaged(row));
+            }
+            best.offer(Hit { row, score });
+        }
+        Ok(best.into_hits())
     }
 }
 
@@ -61,6 +76,21 @@ impl Index for Flat {
             hits.extend(Scan::new(&self.matrix, batch, top_k).run(params.threads)?);
         }
         Ok(hits)
+    }
+
+    fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>> {
+        queries.check(self.dimensions(), "query", 0)?;
+        if let Some(row) = rows.iter().find(|row| **row >= self.len()) {
+            return Err(Error::InvalidInput {
+                what: "rows".into(),
+                expected: format!("rows below {}", self.len()),
+                found: row.to_string(),
+            });
+        }
+        let mut rows = rows.to_vec();
+        rows.sort_unstable();
+        rows.dedup();
+        queries.rows().map(|query| self.best_of(query, &rows, top_k)).collect()
     }
 }
 

@@ -20,9 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use usearch::{IndexOptions, MetricKind, ScalarKind};
 
-use crate::select::TopK;
 use crate::workers::run_workers;
-use crate::{Access, Error, Flat, Hit, Index, MappedFile, Matrix, Result, SearchParams, Vectors, dot};
+use crate::{Access, Error, Flat, Hit, Index, MappedFile, Matrix, Result, SearchParams, Vectors};
 
 pub use build::{HnswBuilder, HnswSummary};
 use footer::Footer;
@@ -129,24 +128,14 @@ impl Hnsw {
         let mut rows: Vec<u64> = nodes.iter().copied().chain(copies).collect();
         rows.sort_unstable();
         rows.dedup();
-        let mut best = TopK::new(top_k);
-        let mut vector = vec![0.0; query.len()];
-        for row in rows {
-            if row >= self.matrix.rows() {
-                return Err(Error::Corrupt {
-                    path: self.map.path().into(),
-                    expected: format!("keys below {}", self.matrix.rows()),
-                    found: row.to_string(),
-                });
-            }
-            self.matrix.widen(row..row + 1, &mut vector);
-            let score = dot::canonical(&vector, query);
-            if !score.is_finite() {
-                return Err(self.matrix.damaged(row));
-            }
-            best.offer(Hit { row, score });
+        if let Some(row) = rows.iter().find(|row| **row >= self.matrix.rows()) {
+            return Err(Error::Corrupt {
+                path: self.map.path().into(),
+                expected: format!("keys below {}", self.matrix.rows()),
+                found: row.to_string(),
+            });
         }
-        Ok(best.into_hits())
+        self.exact.best_of(query, &rows, top_k)
     }
 }
 
@@ -169,7 +158,7 @@ impl Index for Hnsw {
     /// As all indexes.
     fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>> {
         queries.check(self.dimensions(), "query", 0)?;
-        let candidates = params.top_k.saturating_mul(CANDIDATES_PER_HIT).max(MIN_CANDIDATES);
+        let candidates = params.top_k.saturating_mul(CANDIDATES_PER_HIT).max(MIN_CANDIDATES).max(params.effort);
         if params.top_k == 0 || candidates as u64 >= self.len() / EXACT_SHARE {
             return self.exact.search(queries, params);
         }
@@ -194,6 +183,10 @@ impl Index for Hnsw {
             *hits = self.exact.search(&query, params)?.pop().unwrap_or_default();
         }
         Ok(all)
+    }
+
+    fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.exact.search_rows(queries, rows, top_k)
     }
 }
 

@@ -21,12 +21,14 @@ pub struct SearchParams {
     pub top_k: usize,
     /// Threads for this call; 0 is all cores. The answer does not depend on it.
     pub threads: usize,
+    /// The fewest candidates that an approximate index looks at for a query; it may look at more. Exact ones see all.
+    pub effort: usize,
 }
 
 impl SearchParams {
     /// `top_k` hits a query, all cores.
     pub fn top(top_k: usize) -> Self {
-        Self { top_k, threads: 0 }
+        Self { top_k, threads: 0, effort: 0 }
     }
 }
 
@@ -55,6 +57,12 @@ pub trait Index: Send + Sync {
     /// [`Error::InvalidInput`](crate::Error::InvalidInput) when a query has the wrong dimensions, a value that is not
     /// finite, or no usable length (see [`Vectors::check`]).
     fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>>;
+
+    /// The best among `rows` alone, for each query; all of them are scored, so the answer is exact.
+    ///
+    /// # Errors
+    /// As [`search`](Self::search), and for a row that the index does not have.
+    fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>>;
 }
 
 /// Opens the index of a generation: exact or approximate, as its manifest says. `expansion_search` is for a graph

@@ -63,7 +63,7 @@ fn one_query_or_many_and_any_threads_give_the_same_bits() {
     let queries = common::vectors(300, 101, 21);
     for element_type in TYPES {
         let (_folder, _, index) = flat(&common::vectors(7001, 101, 20), element_type);
-        let search = |queries: &Vectors, threads| index.search(queries, &SearchParams { top_k: 7, threads }).unwrap();
+        let search = |queries: &Vectors, threads| index.search(queries, &SearchParams { threads, ..SearchParams::top(7) }).unwrap();
         let together = search(&queries, 1);
         assert_eq!(together, search(&queries, 8));
         assert_eq!(together, search(&queries, 0));
@@ -109,7 +109,7 @@ fn equal_scores_are_ordered_by_row() {
         let (_folder, _, index) = flat(&vectors, element_type);
         for count in [1, 20] {
             let queries = Vectors::new(24, three.as_slice()[24..48].repeat(count)).unwrap();
-            let hits = index.search(&queries, &SearchParams { top_k: 5, threads: 4 }).unwrap();
+            let hits = index.search(&queries, &SearchParams { threads: 4, ..SearchParams::top(5) }).unwrap();
             for hits in hits {
                 assert_eq!(rows(&hits), [1, 4, 7, 10, 13], "{element_type}");
             }

@@ -131,7 +131,7 @@ fn answers_do_not_depend_on_threads_or_batches() {
     let built = Built::new(&common::vectors(3000, 32, 48), 0);
     let graph = built.open();
     let queries = common::vectors(60, 32, 49);
-    let search = |queries: &Vectors, threads| graph.search(queries, &SearchParams { top_k: 5, threads }).unwrap();
+    let search = |queries: &Vectors, threads| graph.search(queries, &SearchParams { threads, ..SearchParams::top(5) }).unwrap();
     let together = search(&queries, 1);
     assert_eq!(together, search(&queries, 8));
     for (query, hits) in queries.rows().zip(&together) {
@@ -149,7 +149,7 @@ fn more_callers_than_contexts_wait_and_none_fails() {
     std::thread::scope(|scope| {
         for _ in 0..256 {
             scope.spawn(|| {
-                let hits = graph.search(&queries, &SearchParams { top_k: 3, threads: 1 });
+                let hits = graph.search(&queries, &SearchParams { threads: 1, ..SearchParams::top(3) });
                 assert_eq!(hits.unwrap(), expected);
             });
         }

@@ -7,6 +7,8 @@ mod error;
 pub mod evaluate;
 mod passage;
 mod retrieve;
+#[cfg(feature = "serve")]
+pub mod serve;
 
 pub use error::{Error, Result};
 pub use passage::Passage;

@@ -1,8 +1,9 @@
 //! Corpus, embedder and index put together: queries in, ranked passages out.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use hindsearch_indexes::{Depth, Generation, Index, Interrupt, SearchParams, Vectors, open_index};
+use hindsearch_indexes::{Depth, Generation, Hit, Index, Interrupt, SearchParams, Vectors, open_index};
 
 use crate::build::Provenance;
 use crate::corpus::CorpusStore;
@@ -37,7 +38,8 @@ pub struct Retriever {
     provenance: Provenance,
     corpus: CorpusStore,
     index: Box<dyn Index>,
-    embedder: Embedder,
+    embedder: Arc<Embedder>,
+    expansion_search: Option<usize>,
 }
 
 impl Retriever {
@@ -64,10 +66,38 @@ impl Retriever {
                 other => other,
             })?;
         provenance.check_model(root, &embedder)?;
+        Self::assemble(generation, provenance, Arc::new(embedder), options.expansion_search)
+    }
+
+    /// The current generation of the index at `root`, where it is another than this one; with this one's model, where it
+    /// wants the same.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn newer(&self, root: &Path) -> Result<Option<Self>> {
+        let generation = Generation::open_current(root)?;
+        if generation.number() == self.generation.number() && generation.path() == self.generation.path() {
+            return Ok(None);
+        }
+        let provenance = Provenance::of(&generation)?;
+        if provenance.model == self.provenance.model {
+            let model = Arc::clone(&self.embedder);
+            return Self::assemble(generation, provenance, model, self.expansion_search).map(Some);
+        }
+        let options = OpenOptions { expansion_search: self.expansion_search, ..OpenOptions::default() };
+        Self::open(root, options).map(Some)
+    }
+
+    fn assemble(
+        generation: Generation,
+        provenance: Provenance,
+        embedder: Arc<Embedder>,
+        expansion_search: Option<usize>,
+    ) -> Result<Self> {
         // Only bytes that are known to be right may reach the graph's unchecked code.
         generation.verify(Depth::Structure, &|_| (), &Interrupt::new())?;
         let corpus = CorpusStore::open(generation.path())?;
-        let index = open_index(&generation, options.expansion_search)?;
+        let index = open_index(&generation, expansion_search)?;
         if corpus.len() != index.len() {
             return Err(Error::Corrupt {
                 path: generation.path().to_path_buf(),
@@ -75,7 +105,7 @@ impl Retriever {
                 found: format!("{} passages", corpus.len()),
             });
         }
-        Ok(Self { generation, provenance, corpus, index, embedder })
+        Ok(Self { generation, provenance, corpus, index, embedder, expansion_search })
     }
 
     /// The best `top_k` passages for each query, best first; fewer only where the corpus is smaller.
@@ -92,11 +122,16 @@ impl Retriever {
     /// # Errors
     /// [`Error::Index`] for vectors of another length or with NaN, and when the search fails.
     pub fn retrieve_vectors(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Ranked>>> {
-        let rank = |hit: hindsearch_indexes::Hit| {
-            Ok(Ranked { row: hit.row, score: hit.score, passage: self.corpus.get(hit.row)? })
-        };
         let found = self.index.search(queries, params)?;
-        found.into_iter().map(|hits| hits.into_iter().map(rank).collect()).collect()
+        found.into_iter().map(|hits| hits.into_iter().map(|hit| self.ranked(hit)).collect()).collect()
+    }
+
+    /// A hit with its passage.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the passage's bytes are damaged.
+    pub fn ranked(&self, hit: Hit) -> Result<Ranked> {
+        Ok(Ranked { row: hit.row, score: hit.score, passage: self.corpus.get(hit.row)? })
     }
 
     /// The passages.
@@ -110,7 +145,7 @@ impl Retriever {
     }
 
     /// The model.
-    pub fn embedder(&self) -> &Embedder {
+    pub fn embedder(&self) -> &Arc<Embedder> {
         &self.embedder
     }
 

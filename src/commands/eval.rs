@@ -97,7 +97,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
     cutoffs.sort_unstable();
     cutoffs.dedup();
     let top_k = cutoffs.iter().copied().max().unwrap_or(0).max(10);
-    let params = SearchParams { top_k, threads: context.config.search.threads };
+    let params = SearchParams { threads: context.config.search.threads, ..SearchParams::top(top_k) };
 
     let absent = absent_gold(&retriever, &questions, gold)?;
     let mut evaluation = Evaluation::new(gold, &cutoffs);

@@ -58,7 +58,10 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     }
     let retriever = Retriever::open(&args.index, options)?;
     let search = &context.config.search;
-    let params = SearchParams { top_k: args.top_k.map_or(search.top_k, |k| k as usize), threads: search.threads };
+    let params = SearchParams {
+        threads: search.threads,
+        ..SearchParams::top(args.top_k.map_or(search.top_k, |k| k as usize))
+    };
     let mut out = context.out();
     let mut answer = |queries: &[String]| -> Result<(), Failure> {
         let start = Instant::now();

@@ -34,7 +34,7 @@ pub(super) fn embed_all(run: &Run<'_>, embedder: &Embedder, corpus: &CorpusStore
         let window = window?;
         writer.append(&window.vectors)?;
         state.rows = writer.checkpoint()?;
-        state.truncated += window.truncated;
+        state.truncated += window.truncated();
         state.save(&run.staging)?;
         show(state.rows);
     }

@@ -141,6 +141,14 @@ impl Embedder {
         EmbedStream { embedder: self, texts: texts.into_iter(), kind, window, under_way: VecDeque::new() }
     }
 
+    /// The text of token ids of this model, special ones left out.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for an id that the model does not have.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.workers.engine().tokenizer.text(ids)
+    }
+
     /// How the model wants its texts.
     pub fn card(&self) -> &ModelCard {
         &self.card

@@ -45,4 +45,4 @@ pub use source::ModelSource;
 pub use stats::EmbedStats;
 pub use stream::EmbedStream;
 pub use tokenize::{TextTokenizer, TokenSequence};
-pub use workers::{Embedded, Pending};
+pub use workers::{Embedded, Pending, TextLength};

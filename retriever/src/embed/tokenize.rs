@@ -90,6 +90,21 @@ impl TextTokenizer {
         })
     }
 
+    /// The text of token ids, special ones left out.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for an id that the model does not have.
+    pub fn text(&self, ids: &[u32]) -> Result<String> {
+        if let Some(id) = ids.iter().find(|id| self.tokenizer.id_to_token(**id).is_none()) {
+            return Err(Error::InvalidInput {
+                what: "token ids".into(),
+                expected: format!("ids of the model's own tokenizer, below {}", self.tokenizer.get_vocab_size(true)),
+                found: id.to_string(),
+            });
+        }
+        self.tokenizer.decode(ids, true).map_err(|e| failed("decode token ids", &*e))
+    }
+
     /// The id that fills the rows of a batch up to equal length.
     pub fn padding_id(&self) -> u32 {
         self.padding_id

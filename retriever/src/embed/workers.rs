@@ -85,7 +85,16 @@ struct Window {
 struct Piece {
     rows: Vec<usize>,
     data: Vec<f32>,
-    truncated: u64,
+    lengths: Vec<TextLength>,
+}
+
+/// What the model saw of a text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TextLength {
+    /// Tokens, special ones and the prefix included.
+    pub tokens: usize,
+    /// Whether the text was longer than the limit and lost its end.
+    pub truncated: bool,
 }
 
 /// The vectors of a window's texts, in their order.
@@ -93,8 +102,15 @@ struct Piece {
 pub struct Embedded {
     /// One row a text.
     pub vectors: Vectors,
-    /// Texts that were longer than the limit and lost their end.
-    pub truncated: u64,
+    /// One a text.
+    pub lengths: Vec<TextLength>,
+}
+
+impl Embedded {
+    /// How many texts lost their end.
+    pub fn truncated(&self) -> u64 {
+        self.lengths.iter().filter(|length| length.truncated).count() as u64
+    }
 }
 
 enum Job {
@@ -221,7 +237,8 @@ impl Pending {
     pub fn wait_unless(self, interrupt: &Interrupt) -> Result<Embedded> {
         let dimensions = self.engine.dimensions;
         let mut data = vec![0f32; self.rows * dimensions];
-        let (mut missing, mut truncated) = (self.rows, 0);
+        let mut lengths = vec![TextLength::default(); self.rows];
+        let mut missing = self.rows;
         while missing > 0 {
             let piece = loop {
                 match self.answers.recv_timeout(LOOK_AGAIN) {
@@ -231,13 +248,14 @@ impl Pending {
                 }
             };
             interrupt.check()?;
-            for (row, vector) in piece.rows.iter().zip(piece.data.chunks_exact(dimensions)) {
+            let vectors = piece.data.chunks_exact(dimensions);
+            for ((&row, vector), length) in piece.rows.iter().zip(vectors).zip(piece.lengths) {
                 data[row * dimensions..][..dimensions].copy_from_slice(vector);
+                lengths[row] = length;
             }
             missing -= piece.rows.len();
-            truncated += piece.truncated;
         }
-        Ok(Embedded { vectors: Vectors::new(dimensions, data)?, truncated })
+        Ok(Embedded { vectors: Vectors::new(dimensions, data)?, lengths })
     }
 }
 
@@ -298,16 +316,17 @@ fn encode(engine: &Engine, window: &Window, texts: Vec<(usize, TokenSequence)>) 
         return Err(lost(format!("the graph gave {} dimensions instead of {}", hidden.dimensions, engine.dimensions)));
     }
     let data = pool(hidden, &batch, engine.pooling, engine.normalize)?;
-    let truncated = texts.iter().filter(|(_, tokens)| tokens.truncated).count() as u64;
+    let length = |tokens: &TokenSequence| TextLength { tokens: tokens.ids.len(), truncated: tokens.truncated };
+    let lengths: Vec<TextLength> = texts.iter().map(|(_, tokens)| length(tokens)).collect();
     engine.meter.add(|sums| {
         sums.texts += texts.len() as u64;
-        sums.tokens += texts.iter().map(|(_, tokens)| tokens.ids.len() as u64).sum::<u64>();
+        sums.tokens += lengths.iter().map(|length| length.tokens as u64).sum::<u64>();
         sums.padded_tokens += batch.ids.len() as u64;
-        sums.truncated += truncated;
+        sums.truncated += lengths.iter().filter(|length| length.truncated).count() as u64;
         sums.batches += 1;
     });
     // The caller may have gone.
-    let _ = window.answers.send(Ok(Piece { rows: texts.into_iter().map(|(row, _)| row).collect(), data, truncated }));
+    let _ = window.answers.send(Ok(Piece { rows: texts.into_iter().map(|(row, _)| row).collect(), data, lengths }));
     Ok(())
 }
 

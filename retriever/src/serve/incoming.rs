@@ -1,0 +1,209 @@
+//! A request as the routes get it: read whole, within its limits of size and time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, RawPathParams, Request};
+use axum::http::{HeaderMap, Uri};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::fault::{Code, Fault};
+use super::service::Service;
+
+/// A client's own limit, in milliseconds.
+const TIMEOUT_HEADER: &str = "x-request-timeout-ms";
+/// Queries that the ordinary deadline is for.
+const QUERIES_A_DEADLINE: usize = 256;
+
+/// The id that a request has in answers and logs.
+#[derive(Debug, Clone)]
+pub(super) struct RequestId(pub Arc<str>);
+
+/// When a request began.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun(pub Instant);
+
+/// A whole request with its place among those being worked on.
+pub(super) struct Incoming {
+    pub id: RequestId,
+    pub headers: HeaderMap,
+    pub uri: Uri,
+    /// Named parts of the path, decoded.
+    pub path: Vec<(String, String)>,
+    pub body: Bytes,
+    begun: Instant,
+    wanted: Option<Duration>,
+    deadline: Duration,
+    depth: usize,
+    _places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+}
+
+impl FromRequest<Arc<Service>> for Incoming {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Fault> {
+        let (mut parts, body) = request.into_parts();
+        let begun = parts.extensions.get::<Begun>().map_or_else(Instant::now, |begun| begun.0);
+        let id = parts.extensions.get::<RequestId>().cloned().unwrap_or_else(|| RequestId("".into()));
+        let path = path_parts(&mut parts, service).await?;
+        let limits = &service.options().limits;
+        let reading = read(body, service);
+        let (body, budget) = tokio::time::timeout(limits.body_time, reading).await.map_err(|_| {
+            Fault::new(Code::SlowBody, format!("the body did not arrive within {:?}", limits.body_time))
+        })??;
+        let place = service.enter()?;
+        let wanted = wanted_time(&parts.headers)?;
+        Ok(Self {
+            id,
+            headers: parts.headers,
+            uri: parts.uri,
+            path,
+            body,
+            begun,
+            wanted,
+            deadline: limits.deadline,
+            depth: limits.depth,
+            _places: (place, budget),
+        })
+    }
+}
+
+async fn path_parts(parts: &mut axum::http::request::Parts, service: &Arc<Service>) -> Result<Vec<(String, String)>, Fault> {
+    use axum::extract::FromRequestParts;
+    let params = RawPathParams::from_request_parts(parts, service).await;
+    let params = params.map_err(|_| Fault::invalid("the path is not UTF-8 when decoded"))?;
+    Ok(params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
+
+/// The body, and its share of the memory for bodies.
+async fn read(mut body: Body, service: &Service) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Fault> {
+    let limit = service.options().limits.body;
+    let mut whole = Vec::new();
+    let mut budget: Option<OwnedSemaphorePermit> = None;
+    while let Some(frame) = body.frame().await {
+        // The client went away, or did not keep to the protocol.
+        let frame = frame.map_err(|_| Fault::new(Code::Malformed, "the body ended early"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > limit {
+            return Err(Fault::new(Code::PayloadTooLarge, format!("the body is larger than the {limit} bytes that are allowed")));
+        }
+        let more = service.reserve_memory(data.len())?;
+        match &mut budget {
+            Some(budget) => budget.merge(more),
+            None => budget = Some(more),
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok((whole.into(), budget))
+}
+
+fn wanted_time(headers: &HeaderMap) -> Result<Option<Duration>, Fault> {
+    let Some(value) = headers.get(TIMEOUT_HEADER) else { return Ok(None) };
+    let milliseconds = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok()).filter(|time| *time > 0);
+    let refuse = || Fault::invalid(format!("header `{TIMEOUT_HEADER}`: expected milliseconds, found {value:?}"));
+    milliseconds.map(Duration::from_millis).ok_or_else(refuse).map(Some)
+}
+
+impl Incoming {
+    /// When the answer to this many queries must be there.
+    pub fn deadline(&self, queries: usize) -> Instant {
+        let rounds = queries.div_ceil(QUERIES_A_DEADLINE).clamp(1, 1 << 20) as u32;
+        let allowed = self.deadline.saturating_mul(rounds);
+        self.begun + self.wanted.map_or(allowed, |wanted| wanted.min(allowed))
+    }
+
+    /// A named part of the path.
+    pub fn part(&self, name: &str) -> &str {
+        self.path.iter().find(|(part, _)| part == name).map_or("", |(_, value)| value)
+    }
+
+    /// The first value of a parameter in the address.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        let query = self.uri.query().unwrap_or_default();
+        query.split('&').find_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key) == name).then(|| decode(value))
+        })
+    }
+
+    /// The body as JSON, whatever its Content-Type says: clients of the Search-R1 family often send none.
+    pub fn json(&self) -> Result<Value, Fault> {
+        if self.body.is_empty() {
+            let detail = serde_json::json!([{ "type": "missing", "loc": ["body"], "msg": "Field required", "input": null }]);
+            return Err(Fault { detail: Some(detail), ..Fault::invalid("the body is empty, expected JSON") });
+        }
+        let bytes = self.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.body);
+        check_depth(bytes, self.depth)?;
+        serde_json::from_slice(bytes).map_err(|error| {
+            let at = offset(bytes, error.line(), error.column());
+            let detail = serde_json::json!([{
+                "type": "json_invalid", "loc": ["body", at], "msg": "JSON decode error", "input": {}, "ctx": { "error": error.to_string() },
+            }]);
+            Fault { detail: Some(detail), ..Fault::invalid(format!("the body is not JSON: {error}")) }
+        })
+    }
+
+    /// The body as MessagePack.
+    pub fn msgpack(&self) -> Result<Value, Fault> {
+        let mut reader = rmp_serde::Deserializer::from_read_ref(&self.body);
+        reader.set_max_depth(self.depth);
+        serde::Deserialize::deserialize(&mut reader)
+            .map_err(|error| Fault::invalid(format!("the body is not MessagePack: {error}")))
+    }
+
+    /// Whether the body is a map in MessagePack. Clients that send it often say so nowhere.
+    pub fn is_msgpack(&self) -> bool {
+        let said = self.headers.get(axum::http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        said.is_some_and(|kind| kind.contains("msgpack")) || matches!(self.body.first(), Some(0x80..=0x8f | 0xde | 0xdf))
+    }
+}
+
+/// Refuses JSON that is nested too deeply before anything walks down into it.
+fn check_depth(bytes: &[u8], limit: usize) -> Result<(), Fault> {
+    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
+    for byte in bytes {
+        match (quoted, byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => quoted = !quoted,
+            (false, b'[' | b'{') => depth += 1,
+            (false, b']' | b'}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > limit {
+            return Err(Fault::new(Code::Malformed, format!("the body is nested more deeply than {limit}")));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes before a place that is given as line and column.
+fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
+    let before: usize = bytes.split_inclusive(|byte| *byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    before + column.saturating_sub(1)
+}
+
+/// Decodes a part of a query string; what is not valid stays as it is.
+pub(super) fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).and_then(|byte| (*byte as char).to_digit(16));
+    let (mut plain, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        plain.push(match byte {
+            b'+' => b' ',
+            b'%' => match (digit(at), digit(at + 1)) {
+                (Some(high), Some(low)) => {
+                    at += 2;
+                    (high * 16 + low) as u8
+                }
+                _ => byte,
+            },
+            _ => byte,
+        });
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}

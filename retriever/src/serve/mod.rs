@@ -1,0 +1,48 @@
+//! The HTTP service: one index for every client.
+//!
+//! | question | module |
+//! |---|---|
+//! | How is it set up, and within which limits? | `options` |
+//! | What do all routes share? | `service`, `serving`: the index now and the next one |
+//! | In which order is work done, and how much may wait? | `engine/` |
+//! | Which routes are there? | `routes`, `openapi` |
+//! | What do they do? | `api`, `embeddings`, `status`, `mcp`, `pages` |
+//! | How do other servers' clients feel at home? | `dialects/`, `perform`, `fields`, `titles` |
+//! | How is a request read, who may ask, and what is told of it? | `incoming`, `gate`, `observe`, `fault`, `log`, `metrics` |
+//! | Who holds the sockets? | `server`, `connection`, `tls`, `page_in` |
+
+mod api;
+mod connection;
+mod dialects;
+mod embeddings;
+mod engine;
+mod fault;
+mod fields;
+mod gate;
+mod incoming;
+mod log;
+mod mcp;
+mod metrics;
+mod observe;
+mod openapi;
+mod options;
+mod page_in;
+mod pages;
+mod perform;
+mod routes;
+mod server;
+mod service;
+mod serving;
+mod status;
+mod titles;
+mod tls;
+
+pub use dialects::{DIALECTS, Dialect, Operation, Verb, dialect};
+pub use engine::{Ask, Engine, EngineOptions, Found, Model, Queries, TextEncoder, TextVector, Timings};
+pub use fault::{Code, Fault, Style};
+pub use metrics::Metrics;
+pub use openapi::build as openapi;
+pub use options::{Limits, Listen, ServeOptions, TlsFiles, Token};
+pub use server::{Address, Bound, serve};
+pub use service::{Readiness, Service};
+pub use serving::Serving;

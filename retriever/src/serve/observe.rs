@@ -1,0 +1,134 @@
+//! Around every request: its id, its line in the log, its place in the counters, and the words for what went wrong.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde_json::json;
+
+use super::fault::{Code, Fault};
+use super::gate;
+use super::incoming::{Begun, RequestId};
+use super::log;
+use super::routes::Styles;
+use super::service::Service;
+
+const REQUEST_ID: &str = "x-request-id";
+/// A request's place in a trace, as the W3C's Trace Context has it.
+const TRACE_PARENT: &str = "traceparent";
+
+/// What the layer knows: the service, and how each route words its errors.
+#[derive(Clone)]
+pub(super) struct Observer {
+    pub service: Arc<Service>,
+    pub styles: Arc<Styles>,
+}
+
+/// The layer.
+pub(super) async fn observe(State(observer): State<Observer>, mut request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let id = request_id(request.headers());
+    request.extensions_mut().insert(RequestId(id.clone()));
+    request.extensions_mut().insert(Begun(begun));
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let trace = request.headers().get(TRACE_PARENT).and_then(trace_id);
+    let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|client| client.0);
+    let route = request.extensions().get::<MatchedPath>().map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
+    let style = observer.styles.of(&route, &path);
+    let service = &observer.service;
+    let _active = service.begin();
+
+    let mut response = match gate::admit(service, &request, &route) {
+        Ok(()) => caught(next, request).await,
+        Err(fault) => fault.render(style, &id),
+    };
+    if let Some(fault) = response.extensions_mut().remove::<Fault>() {
+        if fault.code == Code::Internal {
+            log::event("fault", &[("request_id", json!(&*id)), ("message", json!(fault.message))]);
+        }
+        response = fault.render(style, &id);
+    } else if is_bare(&response) {
+        response = bare_fault(response.status(), &method, &path).render(style, &id);
+    }
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if service.is_draining() {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    let (status, time) = (response.status().as_u16(), begun.elapsed());
+    service.metrics().answered(&route, status, time);
+    if service.options().access_log {
+        log::event(
+            "request",
+            &[
+                ("request_id", json!(&*id)),
+                ("client", json!(client.map(|client| client.ip().to_string()))),
+                ("method", json!(method.as_str())),
+                ("path", json!(path)),
+                ("route", json!(route)),
+                ("status", json!(status)),
+                ("ms", json!((time.as_secs_f64() * 1e6).round() / 1e3)),
+                ("trace_id", json!(trace)),
+            ],
+        );
+    }
+    response
+}
+
+/// A handler that panics has a defect; its request is told, and the connection lives on.
+async fn caught(next: Next, request: Request) -> Response {
+    use axum::response::IntoResponse;
+    let mut running = Box::pin(next.run(request));
+    std::future::poll_fn(move |context| {
+        let poll = std::panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+        poll.unwrap_or_else(|panic| Poll::Ready(Fault::panicked(&*panic).into_response()))
+    })
+    .await
+}
+
+/// The client's id where it is one that logs and headers can carry, else a fresh one.
+fn request_id(headers: &HeaderMap) -> Arc<str> {
+    let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let usable = |id: &&str| {
+        (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    given.filter(usable).map_or_else(|| format!("{:016x}", rand::random::<u64>()).into(), Arc::from)
+}
+
+/// The trace that a `traceparent` header names: version, trace, parent and flags, in hex.
+fn trace_id(header: &HeaderValue) -> Option<String> {
+    let parts: Vec<&str> = header.to_str().ok()?.split('-').collect();
+    let hex = |part: &str, length: usize| part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let [version, trace, parent, flags] = parts[..] else { return None };
+    let valid = hex(version, 2) && hex(trace, 32) && hex(parent, 16) && hex(flags, 2) && version != "ff";
+    (valid && trace.bytes().any(|b| b != b'0')).then(|| trace.to_owned())
+}
+
+/// Whether a library said no without a word.
+fn is_bare(response: &Response) -> bool {
+    let status = response.status();
+    let has_words = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().contains(&b'j'));
+    (status.is_client_error() || status.is_server_error()) && !has_words
+}
+
+fn bare_fault(status: StatusCode, method: &Method, path: &str) -> Fault {
+    match status {
+        StatusCode::NOT_FOUND => Fault::new(Code::NotFound, format!("no route `{path}`; `/docs` lists all")),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            Fault::new(Code::MethodNotAllowed, format!("`{path}` does not know {method}; `/docs` says what it knows"))
+        }
+        status if status.is_client_error() => Fault::new(Code::InvalidInput, format!("the request cannot be used ({status})")),
+        status => Fault::internal(format!("no answer ({status})")),
+    }
+}

@@ -1,0 +1,42 @@
+//! The pages for people. They hold no data: what they show they ask for as every client does.
+
+use axum::extract::Path;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use super::fault::{Code, Fault};
+
+/// Nothing from elsewhere, nothing inline, in no frame: a passage that is markup stays text.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// `GET /`.
+pub(super) async fn search() -> Response {
+    page("text/html; charset=utf-8", include_str!("pages/search.html"))
+}
+
+/// `GET /docs`.
+pub(super) async fn docs() -> Response {
+    page("text/html; charset=utf-8", include_str!("pages/docs.html"))
+}
+
+/// `GET /pages/{file}`.
+pub(super) async fn file(Path(name): Path<String>) -> Result<Response, Fault> {
+    let script = "text/javascript; charset=utf-8";
+    match name.as_str() {
+        "search.js" => Ok(page(script, include_str!("pages/search.js"))),
+        "docs.js" => Ok(page(script, include_str!("pages/docs.js"))),
+        "pages.css" => Ok(page("text/css; charset=utf-8", include_str!("pages/pages.css"))),
+        _ => Err(Fault::new(Code::NotFound, "no such file")),
+    }
+}
+
+fn page(kind: &'static str, text: &'static str) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, text).into_response()
+}

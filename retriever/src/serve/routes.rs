@@ -1,0 +1,164 @@
+//! Every route, once: the router and the description of the interface are made from this table.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::{MethodRouter, get, post};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+use super::api::{self, PassageResponse, SearchRequest, SearchResponse};
+use super::dialects::{DIALECTS, Dialect, Operation, UNION, Verb};
+use super::embeddings::{self, EmbedRequest, EmbeddingsRequest, EmbeddingsResponse};
+use super::fault::Style;
+use super::incoming::Incoming;
+use super::observe::{Observer, observe};
+use super::service::Service;
+use super::{openapi, pages, perform, status};
+
+/// A route and its description.
+pub(super) struct Route {
+    pub verb: Verb,
+    pub path: String,
+    pub tag: &'static str,
+    pub summary: String,
+    pub style: Style,
+    /// The schema of the body, or of the parameters for GET.
+    pub request: Option<Value>,
+    /// The schema of the answer; nothing for text.
+    pub response: Option<Value>,
+    handler: MethodRouter<Arc<Service>>,
+}
+
+/// How each route words its errors.
+#[derive(Default)]
+pub(super) struct Styles(HashMap<String, Style>);
+
+impl Styles {
+    /// By the route that was matched; by the path where none was.
+    pub fn of(&self, route: &str, path: &str) -> Style {
+        let known = self.0.get(route).copied();
+        known.unwrap_or(if path.starts_with("/dialect/") { Style::FastApi } else { Style::Plain })
+    }
+}
+
+/// The routes of a listener: all of them, or those of one dialect with the ones that watch the server.
+pub(super) fn router(service: &Arc<Service>, only: Option<&'static Dialect>) -> Router {
+    let mut router = Router::new();
+    let mut styles = Styles::default();
+    for route in table(only) {
+        styles.0.insert(route.path.clone(), route.style);
+        router = router.route(&route.path, route.handler);
+    }
+    if only.is_none() {
+        router = router.merge(super::mcp::router(service));
+    }
+    let observer = Observer { service: Arc::clone(service), styles: Arc::new(styles) };
+    router.layer(axum::middleware::from_fn_with_state(observer, observe)).with_state(Arc::clone(service))
+}
+
+/// The table.
+pub(super) fn table(only: Option<&'static Dialect>) -> Vec<Route> {
+    let mut routes = watching();
+    match only {
+        Some(dialect) => routes.extend(dialect.operations.iter().map(|op| of_dialect(dialect.name, op, op.path.into()))),
+        None => {
+            routes.extend(own());
+            routes.push(of_dialect("default", &UNION, UNION.path.into()));
+            for dialect in DIALECTS {
+                let shared = dialect.operations.iter().filter(|op| op.on_default);
+                routes.extend(shared.map(|op| of_dialect(dialect.name, op, op.path.into())));
+                let path = |op: &Operation| format!("/dialect/{}{}", dialect.name, op.path);
+                routes.extend(dialect.operations.iter().map(|op| of_dialect(dialect.name, op, path(op))));
+            }
+        }
+    }
+    routes
+}
+
+fn of_dialect(name: &'static str, operation: &'static Operation, path: String) -> Route {
+    let handler = move |State(service): State<Arc<Service>>, incoming: Incoming| async move {
+        perform::answer(operation, &service, incoming).await
+    };
+    Route {
+        verb: operation.verb,
+        path,
+        tag: name,
+        summary: operation.summary.into(),
+        style: operation.style,
+        request: Some((operation.request)()),
+        response: Some((operation.response)()),
+        handler: match operation.verb {
+            Verb::Get => get(handler),
+            Verb::Post => post(handler),
+        },
+    }
+}
+
+/// Those that say how the server does.
+fn watching() -> Vec<Route> {
+    let route = |path: &str, summary: &str, handler| watch(path, summary, Some(json!({ "type": "object" })), handler);
+    vec![
+        route("/livez", "Whether the process is there", get(status::live)),
+        route("/readyz", "Whether requests are answered, and how far reading ahead has come", get(status::ready)),
+        route("/healthz", "The same", get(status::ready)),
+        route("/health", "The same", get(status::ready)),
+        watch("/metrics", "Counters for Prometheus", None, get(status::metrics)),
+    ]
+}
+
+fn watch(path: &str, summary: &str, response: Option<Value>, handler: MethodRouter<Arc<Service>>) -> Route {
+    let (style, path, summary) = (Style::Plain, path.to_owned(), summary.to_owned());
+    Route { verb: Verb::Get, path, tag: "watching", summary, style, request: None, response, handler }
+}
+
+fn own() -> Vec<Route> {
+    let route = |verb, path: &str, tag, summary: &str, schemas: (Option<Value>, Option<Value>), handler| Route {
+        verb,
+        path: path.into(),
+        tag,
+        summary: summary.into(),
+        style: Style::Plain,
+        request: schemas.0,
+        response: schemas.1,
+        handler,
+    };
+    let (plain, text) = ((None, Some(json!({ "type": "object" }))), (None, None));
+    let search = (Some(schema::<SearchRequest>()), Some(schema::<SearchResponse>()));
+    let passage = (None, Some(schema::<PassageResponse>()));
+    let openai = (Some(schema::<EmbeddingsRequest>()), Some(schema::<EmbeddingsResponse>()));
+    let tei = (Some(schema::<EmbedRequest>()), Some(schema::<Vec<Vec<f32>>>()));
+    let styled = |route: Route, style| Route { style, ..route };
+    vec![
+        route(Verb::Post, "/v1/search", "search", "Ranked passages for queries or vectors", search, post(api::search)),
+        route(Verb::Get, "/v1/passages/{*id}", "search", "The passage of an id", passage, get(api::get_passage)),
+        styled(
+            route(Verb::Post, "/v1/embeddings", "embeddings", "Vectors, as OpenAI's interface has it", openai, post(embeddings::openai)),
+            Style::OpenAi,
+        ),
+        styled(
+            route(Verb::Get, "/v1/models", "embeddings", "The model", plain.clone(), get(embeddings::models)),
+            Style::OpenAi,
+        ),
+        styled(
+            route(Verb::Post, "/embed", "embeddings", "Vectors, as Text Embeddings Inference has it", tei, post(embeddings::tei)),
+            Style::Tei,
+        ),
+        styled(route(Verb::Get, "/info", "embeddings", "What is served", plain.clone(), get(status::info)), Style::Tei),
+        route(Verb::Get, "/openapi.json", "pages", "This description", plain, get(openapi::document)),
+        route(Verb::Get, "/docs", "pages", "This description, to read and to try", text.clone(), get(pages::docs)),
+        route(Verb::Get, "/", "pages", "A page to search with", text.clone(), get(pages::search)),
+        route(Verb::Get, "/pages/{file}", "pages", "Scripts and styles of the pages", text, get(pages::file)),
+    ]
+}
+
+fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}

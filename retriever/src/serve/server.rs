@@ -1,0 +1,311 @@
+//! The sockets: bound before anything is loaded, so that a taken port is told at once; listening only when requests are
+//! answered; and closed in order.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request};
+use hyper::body::Incoming as HyperBody;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+
+use super::connection::{Answering, Phase, Timed};
+use super::dialects::{self, Dialect};
+use super::options::ServeOptions;
+use super::service::Service;
+use super::serving::Serving;
+use super::tls::Tls;
+use super::{page_in, routes};
+use crate::{Error, OpenOptions, Result, Retriever};
+
+/// Connections that the system holds until they are accepted.
+const BACKLOG: u32 = 1024;
+/// How often the server looks after itself.
+const ROUND: Duration = Duration::from_secs(1);
+/// How long accepting rests when the system has no descriptors left.
+const REST: Duration = Duration::from_millis(100);
+/// Bytes that a request's head may have.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Sockets that are bound and do not listen yet.
+pub struct Bound {
+    sockets: Vec<(TcpSocket, SocketAddr, Option<&'static Dialect>)>,
+    tls: Option<Arc<Tls>>,
+}
+
+/// Where a server can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// The socket.
+    pub socket: SocketAddr,
+    /// The only dialect there; nothing where all are.
+    pub dialect: Option<&'static str>,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}", if self.tls { "https" } else { "http" }, self.socket)
+    }
+}
+
+impl Bound {
+    /// Binds all sockets.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for an unknown dialect, and for an address that others can reach without a token;
+    /// [`Error::Unavailable`] for a port that is taken; [`Error::File`] for a certificate that cannot be used.
+    pub fn new(options: &ServeOptions) -> Result<Self> {
+        check_exposure(options)?;
+        let mut sockets = vec![bind(options.address)?];
+        let mut speaks = vec![None];
+        for listen in &options.listen {
+            let dialect = dialects::dialect(&listen.dialect).ok_or_else(|| Error::InvalidInput {
+                what: format!("`--listen {}={}`", listen.port, listen.dialect),
+                expected: format!("one of {}", dialects::DIALECTS.map(|dialect| dialect.name).join(", ")),
+                found: format!("`{}`", listen.dialect),
+            })?;
+            sockets.push(bind(SocketAddr::new(options.address.ip(), listen.port))?);
+            speaks.push(Some(dialect));
+        }
+        let sockets = sockets.into_iter().zip(speaks).map(|((socket, address), dialect)| (socket, address, dialect));
+        Ok(Self { sockets: sockets.collect(), tls: options.tls.clone().map(Tls::open).transpose()? })
+    }
+
+    /// Answers requests until `stop` is done, then lets those under way end. `stop` is asked for again while they do; when
+    /// it is done a second time, they are not waited for.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when another program has begun to listen on a port.
+    pub async fn run<F>(
+        self,
+        service: Arc<Service>,
+        on_ready: impl FnOnce(&[Address]),
+        mut stop: impl FnMut() -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = ()>,
+    {
+        let acceptor = self.tls.as_ref().map(Tls::acceptor).transpose()?;
+        let (closing, closed) = watch::channel(false);
+        let places = Arc::new(Semaphore::new(service.options().limits.connections));
+        let mut addresses = Vec::new();
+        for (socket, address, dialect) in self.sockets {
+            let listener = socket.listen(BACKLOG).map_err(|error| taken(address, &error))?;
+            let host = Host {
+                router: routes::router(&service, dialect),
+                service: Arc::clone(&service),
+                acceptor: acceptor.clone(),
+                places: Arc::clone(&places),
+                closed: closed.clone(),
+            };
+            addresses.push(Address { socket: address, dialect: dialect.map(|d| d.name), tls: acceptor.is_some() });
+            tokio::spawn(host.accept(listener));
+        }
+        if service.options().page_in {
+            page_in::start(&service);
+        }
+        tokio::spawn(look_after(Arc::clone(&service), self.tls));
+        on_ready(&addresses);
+        stop().await;
+        service.drain();
+        let limit = Instant::now() + service.options().limits.drain;
+        tokio::select! {
+            () = idle(&service, limit) => {}
+            () = stop() => {}
+        }
+        // Whoever is left gets the answer that is ready, and then the end.
+        let _ = closing.send(true);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok(())
+    }
+}
+
+/// Opens the index at `root` and serves it until the process is told to stop (SIGTERM or Ctrl-C).
+///
+/// # Errors
+/// Those of [`Bound::new`] and of [`Retriever::open`].
+pub fn serve(root: &Path, open: OpenOptions, options: ServeOptions, on_ready: impl FnOnce(&Service, &[Address])) -> Result<()> {
+    let threads = |error: std::io::Error| Error::Unavailable {
+        what: "threads for the server".into(),
+        found: error.to_string(),
+        remedy: "stop other programs, or raise the limit of threads".into(),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(threads)?;
+    let _inside = runtime.enter();
+    let bound = Bound::new(&options)?;
+    let serving = Serving::new(Retriever::open(root, open)?, options.cached_queries)?;
+    let service = Arc::new(Service::new(root, serving, options)?);
+    let seen = Arc::clone(&service);
+    let outcome = runtime.block_on(bound.run(service, move |addresses| on_ready(&seen, addresses), told_to_stop));
+    // A thread that hangs in a library must not keep the process.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Done when the process is told to stop.
+async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        },
+        Err(_) => drop(tokio::signal::ctrl_c().await),
+    }
+}
+
+async fn look_after(service: Arc<Service>, tls: Option<Arc<Tls>>) {
+    let service = Arc::downgrade(&service);
+    loop {
+        tokio::time::sleep(ROUND).await;
+        let Some(service) = service.upgrade() else { return };
+        let tls = tls.clone();
+        let round = move || {
+            if let Some(tls) = tls {
+                tls.renew();
+            }
+            service.look_after();
+        };
+        // A round that fails is followed by another.
+        let _ = tokio::task::spawn_blocking(round).await;
+    }
+}
+
+/// Done when no request is under way.
+async fn idle(service: &Service, limit: Instant) {
+    while service.active() > 0 && Instant::now() < limit {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Serving others is a decision.
+fn check_exposure(options: &ServeOptions) -> Result<()> {
+    if options.origins.iter().any(|origin| origin == "*") {
+        return Err(Error::InvalidInput {
+            what: "`--allow-origin`".into(),
+            expected: "origins by name, such as `https://example.org`".into(),
+            found: "`*`, which lets every page ask".into(),
+        });
+    }
+    if options.address.ip().is_loopback() || !options.tokens.is_empty() || options.insecure_no_auth {
+        return Ok(());
+    }
+    Err(Error::InvalidInput {
+        what: format!("`--host {}`", options.address.ip()),
+        expected: "a token (`--token-file FILE` or HINDSEARCH_TOKEN), or `--insecure-no-auth`, where other machines can ask".into(),
+        found: "neither".into(),
+    })
+}
+
+fn bind(address: SocketAddr) -> Result<(TcpSocket, SocketAddr)> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let address = socket.local_addr()?;
+        Ok((socket, address))
+    };
+    open().map_err(|error| taken(address, &error))
+}
+
+fn taken(address: SocketAddr, error: &std::io::Error) -> Error {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "another program has it; stop that one, or choose another `--port` (0 takes a free one)",
+        std::io::ErrorKind::PermissionDenied => "choose a `--port` from 1024 on",
+        _ => "choose another `--host` or `--port`",
+    };
+    Error::Unavailable { what: format!("address {address}"), found: error.to_string(), remedy: remedy.into() }
+}
+
+/// One listener.
+struct Host {
+    router: Router,
+    service: Arc<Service>,
+    acceptor: Option<TlsAcceptor>,
+    places: Arc<Semaphore>,
+    closed: watch::Receiver<bool>,
+}
+
+impl Host {
+    async fn accept(self, listener: TcpListener) {
+        let mut closed = self.closed.clone();
+        let host = Arc::new(self);
+        loop {
+            let Ok(place) = Arc::clone(&host.places).acquire_owned().await else { return };
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = closed.changed() => return,
+            };
+            let (stream, client) = match accepted {
+                Ok(accepted) => accepted,
+                // Most likely no descriptors are left; trying again at once would only burn a core.
+                Err(_) => {
+                    tokio::time::sleep(REST).await;
+                    continue;
+                }
+            };
+            let host = Arc::clone(&host);
+            tokio::spawn(async move {
+                let _place = place;
+                // An answer is sent in one piece; waiting for more to send would only delay it.
+                let _ = stream.set_nodelay(true);
+                let connections = &host.service.metrics().connections;
+                connections.inc();
+                match &host.acceptor {
+                    None => host.converse(stream, client).await,
+                    Some(acceptor) => {
+                        let limit = host.service.options().limits.head;
+                        if let Ok(Ok(stream)) = tokio::time::timeout(limit, acceptor.accept(stream)).await {
+                            host.converse(stream, client).await;
+                        }
+                    }
+                }
+                connections.dec();
+            });
+        }
+    }
+
+    async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S, client: SocketAddr) {
+        let phase = Phase::default();
+        let stream = Timed::new(stream, phase.clone(), &self.service.options().limits);
+        let router = self.router.clone();
+        let answer = service_fn(move |request: hyper::Request<HyperBody>| {
+            phase.busy();
+            let (router, phase) = (router.clone(), phase.clone());
+            async move {
+                let mut request: Request = request.map(axum::body::Body::new);
+                request.extensions_mut().insert(ConnectInfo(client));
+                let response = router.oneshot(request).await?;
+                Ok::<_, std::convert::Infallible>(response.map(|body| Answering { body, phase }))
+            }
+        });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_BYTES);
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), answer));
+        let mut closed = self.closed.clone();
+        let mut told = false;
+        loop {
+            tokio::select! {
+                // Clients that go away, or do not speak HTTP, end here.
+                _ = connection.as_mut() => return,
+                _ = closed.changed(), if !told => {
+                    told = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What all routes share: the index that is served, the queues, the limits and the counters.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::engine::{Engine, lock};
+use super::fault::Fault;
+use super::metrics::Metrics;
+use super::options::ServeOptions;
+use super::serving::Serving;
+use crate::Result;
+
+/// Bytes that a permit for a body's memory stands for.
+const GRAIN: usize = 1024;
+
+/// A server without its sockets.
+pub struct Service {
+    root: PathBuf,
+    options: ServeOptions,
+    serving: ArcSwap<Serving>,
+    engine: Engine,
+    metrics: Arc<Metrics>,
+    in_flight: Arc<Semaphore>,
+    memory: Arc<Semaphore>,
+    draining: AtomicBool,
+    active: AtomicUsize,
+    /// Why the index cannot be trusted, if it cannot.
+    trouble: Mutex<Option<String>>,
+}
+
+/// Whether requests are answered, and what is known about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// They are.
+    Ready,
+    /// They are not, for this reason.
+    NotReady(String),
+}
+
+impl Service {
+    /// Serves `serving`, the current generation of the index at `root`.
+    ///
+    /// # Errors
+    /// When there are no threads to be had.
+    pub fn new(root: &Path, serving: Serving, options: ServeOptions) -> Result<Self> {
+        let metrics = Arc::new(Metrics::default());
+        let service = Self {
+            root: root.to_path_buf(),
+            engine: Engine::start(options.engine, Arc::clone(&metrics))?,
+            in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
+            memory: Arc::new(Semaphore::new(options.limits.bodies / GRAIN)),
+            draining: AtomicBool::new(false),
+            active: AtomicUsize::new(0),
+            trouble: Mutex::default(),
+            serving: ArcSwap::from_pointee(serving),
+            metrics,
+            options,
+        };
+        service.count_generation();
+        Ok(service)
+    }
+
+    /// What is served now; a request keeps it to its end.
+    pub fn serving(&self) -> Arc<Serving> {
+        self.serving.load_full()
+    }
+
+    /// The queues.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Whether passages have addresses, by which pages can be asked for.
+    pub(super) fn has_pages(&self) -> bool {
+        self.options.derive_urls || self.options.listen.iter().any(|listen| listen.dialect == "asearcher")
+    }
+
+    /// How the server is set up.
+    pub fn options(&self) -> &ServeOptions {
+        &self.options
+    }
+
+    /// The counters.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Takes a place among the requests that are worked on.
+    pub(super) fn enter(&self) -> Result<OwnedSemaphorePermit, Fault> {
+        Arc::clone(&self.in_flight).try_acquire_owned().map_err(|_| {
+            self.metrics.shed("in_flight");
+            let most = self.options.limits.in_flight;
+            Fault::overloaded(format!("{most} requests are being worked on, no more may be"), self.engine.time_to_drain())
+        })
+    }
+
+    /// Requests being worked on.
+    pub(super) fn in_flight(&self) -> usize {
+        self.options.limits.in_flight - self.in_flight.available_permits()
+    }
+
+    pub(super) fn reserve_memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Fault> {
+        let grains = u32::try_from(bytes.div_ceil(GRAIN)).unwrap_or(u32::MAX);
+        Arc::clone(&self.memory).try_acquire_many_owned(grains).map_err(|_| {
+            self.metrics.shed("memory");
+            Fault::overloaded("too many large requests are being read", Duration::from_secs(1))
+        })
+    }
+
+    /// Waits for `work` until `deadline`; past it, the work is taken back.
+    pub(super) async fn within<T>(
+        &self,
+        deadline: Instant,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        tokio::time::timeout_at(deadline.into(), work)
+            .await
+            .unwrap_or_else(|_| Err(Fault::timeout("no answer before the request's deadline; ask for less, or try again")))
+    }
+
+    /// Counts a request as under way until the guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Active {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        Active(Arc::clone(self))
+    }
+
+    /// Requests under way, whatever they wait for.
+    pub(super) fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// No new requests from now on.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests are answered.
+    pub fn readiness(&self) -> Readiness {
+        if self.is_draining() {
+            return Readiness::NotReady("the server is being stopped".into());
+        }
+        if !self.engine.healthy() {
+            return Readiness::NotReady("threads hang; restart the server".into());
+        }
+        lock(&self.trouble).clone().map_or(Readiness::Ready, Readiness::NotReady)
+    }
+
+    /// Looks after the server: gives up threads that hang, looks whether the files are still what they were, and serves
+    /// the newest generation. Blocks; to be called every now and then.
+    pub fn look_after(&self) {
+        self.engine.relieve();
+        let serving = self.serving();
+        match serving.newer(&self.root, self.options.cached_queries) {
+            Ok(Some(newer)) => {
+                self.serving.store(Arc::new(newer));
+                self.metrics.swapped("served");
+                self.count_generation();
+                *lock(&self.trouble) = None;
+            }
+            Ok(None) => *lock(&self.trouble) = serving.changed_file().map(changed),
+            // A new generation that is damaged, or of a model that is not here, does not disturb the one that is served.
+            Err(error) => {
+                self.metrics.swapped("refused");
+                *lock(&self.trouble) = serving.changed_file().map(changed);
+                super::log::event("swap_refused", &[("error", error.to_string().into())]);
+            }
+        }
+        self.metrics.ready.set(i64::from(self.readiness() == Readiness::Ready));
+    }
+
+    fn count_generation(&self) {
+        let serving = self.serving.load();
+        let generation = serving.retriever().generation();
+        self.metrics.generation.set(generation.number() as i64);
+        self.metrics.rows.set(generation.manifest().rows as i64);
+        self.metrics.ready.set(1);
+    }
+
+    /// The counters as Prometheus reads them.
+    pub(super) fn metrics_page(&self) -> String {
+        self.metrics.queue_texts.set(self.engine.backlog() as i64);
+        self.metrics.in_flight.set(self.in_flight() as i64);
+        self.metrics.ready.set(i64::from(self.readiness() == Readiness::Ready));
+        self.metrics.page()
+    }
+}
+
+/// A request under way.
+pub(super) struct Active(Arc<Service>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn changed(path: &Path) -> String {
+    format!("`{}` is no longer the file that was opened; publish a new generation, or restart the server", path.display())
+}
