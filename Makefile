@@ -2,7 +2,7 @@
 # Needs Rust, Python 3 with pip (for `make setup` only), a C++ compiler and make.
 
 HINDSEARCH := target/release/hindsearch
-FEATURES := --features rten,hub,serve
+FEATURES := --features rten,hub,remote,serve
 
 .PHONY: quickstart setup build test lint examples deny clean
 

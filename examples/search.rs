@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let retriever = Retriever::open(&index, OpenOptions::default())?;
     let questions = ["Who discovered radium?", "Which river flows through Vienna?", "Who painted The Kiss?"];
     // A batch shares the work: one call for many queries is faster than many calls.
-    let rankings = retriever.retrieve(&questions, &SearchParams::top(3))?;
+    let rankings = retriever.retrieve_texts(&questions, &SearchParams::top(3))?;
     for (question, ranking) in questions.iter().zip(rankings) {
         println!("{question}");
         for hit in ranking {

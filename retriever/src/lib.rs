@@ -6,10 +6,14 @@ pub mod embed;
 mod error;
 pub mod evaluate;
 mod passage;
+#[cfg(feature = "remote")]
+mod remote;
 mod retrieve;
 #[cfg(feature = "serve")]
 pub mod serve;
 
 pub use error::{Error, Result};
 pub use passage::Passage;
-pub use retrieve::{OpenOptions, Ranked, Retriever};
+#[cfg(feature = "remote")]
+pub use remote::{RemoteOptions, RemoteRetriever};
+pub use retrieve::{OpenOptions, Ranked, Retrieve, Retriever};

@@ -21,6 +21,17 @@ pub struct Ranked {
     pub passage: Passage,
 }
 
+/// Texts to ranked passages, wherever the index is: the only thing that a caller in need of passages has to know.
+///
+/// Each query gets exactly min(`top_k`, passages in the corpus) passages, best first, in the order of the queries.
+pub trait Retrieve: Send + Sync {
+    /// The best `top_k` passages for each query.
+    ///
+    /// # Errors
+    /// What keeps the implementation from an answer; there are no partial ones.
+    fn retrieve(&self, queries: &[String], top_k: usize) -> Result<Vec<Vec<Ranked>>>;
+}
+
 /// How to open an index.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
@@ -112,7 +123,7 @@ impl Retriever {
     ///
     /// # Errors
     /// [`Error::Runtime`] when the model fails; [`Error::Index`] when the search does.
-    pub fn retrieve(&self, queries: &[&str], params: &SearchParams) -> Result<Vec<Vec<Ranked>>> {
+    pub fn retrieve_texts(&self, queries: &[&str], params: &SearchParams) -> Result<Vec<Vec<Ranked>>> {
         let vectors = self.embedder.embed(queries, InputKind::Query)?;
         self.retrieve_vectors(&vectors, params)
     }
@@ -157,5 +168,13 @@ impl Retriever {
     /// What the index was built from.
     pub fn provenance(&self) -> &Provenance {
         &self.provenance
+    }
+}
+
+/// On all cores.
+impl Retrieve for Retriever {
+    fn retrieve(&self, queries: &[String], top_k: usize) -> Result<Vec<Vec<Ranked>>> {
+        let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
+        self.retrieve_texts(&texts, &SearchParams::top(top_k))
     }
 }

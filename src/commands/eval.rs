@@ -105,7 +105,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
     let mut ask = |run: &mut dyn Write| -> Result<(), Failure> {
         for (at, batch) in questions.chunks(BATCH).enumerate() {
             let texts: Vec<&str> = batch.iter().map(|q| q.text.as_str()).collect();
-            for (question, ranking) in batch.iter().zip(retriever.retrieve(&texts, &params)?) {
+            for (question, ranking) in batch.iter().zip(retriever.retrieve_texts(&texts, &params)?) {
                 write_run(run, question, &ranking)?;
                 evaluation.add(question, &ranking);
             }

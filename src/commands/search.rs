@@ -66,7 +66,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut answer = |queries: &[String]| -> Result<(), Failure> {
         let start = Instant::now();
         let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
-        let rankings = retriever.retrieve(&texts, &params)?;
+        let rankings = retriever.retrieve_texts(&texts, &params)?;
         let milliseconds = start.elapsed().as_secs_f64() * 1e3 / queries.len() as f64;
         for (query, ranking) in queries.iter().zip(rankings) {
             if context.json {
