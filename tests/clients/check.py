@@ -41,7 +41,7 @@ def ranking(server: str, question: str, depth: int):
 
 
 def faults(client, texts, questions, corpus, ranked):
-    """What is wrong with the texts; `shown` is None where the number of passages is the server's own choice, 0 where none are shown."""
+    """What is wrong with the texts. `shown` is 0 where the client shows none."""
     if client.shown == 0:
         return
     if len(texts) != len(questions):
@@ -49,8 +49,8 @@ def faults(client, texts, questions, corpus, ranked):
     for question, text, ids in zip(questions, texts, ranked):
         places = sorted((text.find(start), key) for key, (_, start) in corpus.items() if start in text)
         found = [key for _, key in places]
-        expected = ids[: client.shown or len(found)]
-        if not found or found != expected:
+        expected = ids[: client.shown]
+        if found != expected:
             yield f"`{question}` shows passages {found}, expected {expected}: {text[:200]!r}"
         if client.titles and not all(corpus[key][0] in text for key in found):
             yield f"`{question}` lacks a title: {text[:200]!r}"

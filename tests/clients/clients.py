@@ -30,7 +30,7 @@ class Client:
     files: list[str]
     run: Callable
     dialect: str | None
-    shown: int | None
+    shown: int
     titles: bool
 
 
@@ -175,21 +175,21 @@ async def ask_asearcher(search_client, questions):
     answers = [(await search_client.query_async({"queries": [q], "topk": K, "return_scores": False}))[0] for q in questions]
     pages = await search_client.access_async([answers[0]["urls"][0], "https://nowhere.invalid/page"])
     assert pages[0]["page"] and pages[1]["page"] == "", pages
-    first = answers[0]["urls"][0]
-    if "index.php?title=" in first:
-        other = await search_client.access_async([first.replace("index.php?title=", "index.php/")])
-        assert other[0]["page"] == pages[0]["page"], other
+    same = await search_client.access_async([f"https://host/w/index.php{form}Marie%20Curie" for form in ("/", "?title=")])
+    assert same[0]["page"] and same[0]["page"] == same[1]["page"], same
     return answers
 
 
-def load_asearcher_search(folder):
-    return load(folder / "ASearcher/tools/search_utils.py", "asearcher_search_utils", ["evaluation", "web_browser"])
-
-
-@client("ASearcher, agent", "ASearcher/tools/search_utils.py", "ASearcher/agent/asearcher.py")
-def asearcher(folder, server, questions):
+def asearcher_client(folder, server):
+    module = load(folder / "ASearcher/tools/search_utils.py", "asearcher_search_utils", ["evaluation", "web_browser"])
     address = urlsplit(server)
-    search_client = load_asearcher_search(folder).AsyncSearchBrowserClient(address.hostname, address.port)
+    # It writes `http://{address}:{port}/retrieve`.
+    return module.AsyncSearchBrowserClient(address.hostname, f"{address.port}{address.path}")
+
+
+@client("ASearcher, agent", "ASearcher/tools/search_utils.py", "ASearcher/agent/asearcher.py", dialect="asearcher")
+def asearcher(folder, server, questions):
+    search_client = asearcher_client(folder, server)
     agents = load(folder / "ASearcher/agent/asearcher.py", "asearcher_agent")
     texts = []
     for answer in asyncio.run(ask_asearcher(search_client, questions)):
@@ -199,10 +199,9 @@ def asearcher(folder, server, questions):
     return texts
 
 
-@client("ASearcher, Search-R1 agent", "ASearcher/tools/search_utils.py", "ASearcher/agent/search_r1.py")
+@client("ASearcher, Search-R1 agent", "ASearcher/tools/search_utils.py", "ASearcher/agent/search_r1.py", dialect="asearcher")
 def asearcher_search_r1(folder, server, questions):
-    address = urlsplit(server)
-    search_client = load_asearcher_search(folder).AsyncSearchBrowserClient(address.hostname, address.port)
+    search_client = asearcher_client(folder, server)
     agents = load(folder / "ASearcher/agent/search_r1.py", "asearcher_search_r1", ["tools"])
     texts = []
     for answer in asyncio.run(ask_asearcher(search_client, questions)):
@@ -213,10 +212,10 @@ def asearcher_search_r1(folder, server, questions):
     return texts
 
 
-@client("ASearcher, AReaL trainer", "ASearcher/AReaL/ASearcher/utils/search_utils.py")
+@client("ASearcher, AReaL trainer", "ASearcher/AReaL/ASearcher/utils/search_utils.py", dialect="asearcher")
 def asearcher_areal(folder, server, questions):
     with tempfile.TemporaryDirectory() as addresses:
-        Path(addresses, "Host127.0.0.1_IP0.txt").write_text(urlsplit(server).netloc)
+        Path(addresses, "Host127.0.0.1_IP0.txt").write_text(server.removeprefix("http://"))
         os.environ["RAG_SERVER_ADDR_DIR"] = addresses
         module = load(folder / "ASearcher/AReaL/ASearcher/utils/search_utils.py", "areal_search_utils", ["tools"])
         answers = asyncio.run(ask_asearcher(module.AsyncSearchBrowserClient(), questions))
@@ -236,7 +235,7 @@ def slime(folder, server, questions):
         sys.path.remove(str(example))
 
 
-@client("BrowseComp-Plus, Search-R1 client", "BrowseComp-Plus/search_agent/search_r1_client.py", dialect="browsecomp", shown=None)
+@client("BrowseComp-Plus, Search-R1 client", "BrowseComp-Plus/search_agent/search_r1_client.py", dialect="browsecomp", shown=5)
 def browsecomp(folder, server, questions):
     scope = {"requests": Redirected(server), "args": types.SimpleNamespace(port=8001)}
     take(folder / "BrowseComp-Plus/search_agent/search_r1_client.py", ["search"], scope)
