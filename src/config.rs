@@ -15,7 +15,7 @@ use hindsearch_indexes::{ElementType, IndexKind};
 pub const FILE_NAME: &str = "hindsearch.toml";
 
 /// Environment variables that begin like settings and are none.
-const NOT_SETTINGS: [&str; 2] = ["HINDSEARCH_CACHE", "HINDSEARCH_CONFIG"];
+const NOT_SETTINGS: [&str; 3] = ["HINDSEARCH_CACHE", "HINDSEARCH_CONFIG", "HINDSEARCH_TOKEN"];
 
 /// All settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct Config {
     pub index: Index,
     /// How it is searched.
     pub search: Search,
+    /// How it is served.
+    pub serve: Serve,
 }
 
 /// Which model, and how its texts are prepared. `auto` takes what the model's own files say.
@@ -85,6 +87,61 @@ pub struct Search {
     pub top_k: usize,
     /// Search threads; 0 takes one a core.
     pub threads: usize,
+}
+
+/// How an index is served. Times are in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Serve {
+    /// The address to listen on.
+    pub host: String,
+    /// The port; 0 takes a free one.
+    pub port: u16,
+    /// Passages for a request that names no number.
+    pub top_k: usize,
+    /// Vectors of queries that are remembered; 0 for none.
+    pub cached_queries: usize,
+    /// Requests worked on at once.
+    pub in_flight: usize,
+    /// Texts that may wait for the model.
+    pub queued_texts: usize,
+    /// How long a request may have to wait for its turn.
+    pub queue_wait: u64,
+    /// Time for each 256 queries of a request.
+    pub deadline: u64,
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// Time for a request's head, from its first byte.
+    pub head_time: u64,
+    /// Time for its body.
+    pub body_time: u64,
+    /// Time that a connection may be silent between requests.
+    pub idle_time: u64,
+    /// Time for requests under way when the server is stopped.
+    pub drain_time: u64,
+}
+
+impl Default for Serve {
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".into(),
+            port: 8000,
+            top_k: 3,
+            cached_queries: 10_000,
+            in_flight: 512,
+            queued_texts: 16_384,
+            queue_wait: 5_000,
+            deadline: 30_000,
+            body_bytes: 16 << 20,
+            connections: 4096,
+            head_time: 10_000,
+            body_time: 30_000,
+            idle_time: 75_000,
+            drain_time: 30_000,
+        }
+    }
 }
 
 impl Default for Model {
@@ -289,7 +346,12 @@ impl Resolution {
                 Err(error) => {
                     let message = error.message();
                     let expected = message.rsplit_once("expected ").map_or(message, |(_, expected)| expected);
-                    Some(expected.replace("usize", "a whole number from 0"))
+                    Some(
+                        expected
+                            .replace("usize", "a whole number from 0")
+                            .replace("u64", "a whole number from 0")
+                            .replace("u16", "a port, 0 to 65535"),
+                    )
                 }
             };
             if let Some(expected) = refused {
@@ -310,6 +372,7 @@ impl Config {
         let between = |value: usize, low: usize, high: usize| {
             (!(low..=high).contains(&value)).then(|| format!("{low} to {high}"))
         };
+        let time = |value: u64| (!(1..=86_400_000).contains(&value)).then(|| "1 to 86400000 milliseconds".into());
         match key {
             "model.source" => self.model.source.is_empty().then(|| "a folder, a hub id or `default`".into()),
             "model.query_precision" => one_of(&self.model.query_precision, &precisions),
@@ -323,6 +386,24 @@ impl Config {
             "index.expansion_add" => between(self.index.expansion_add, 1, 4096),
             "search.top_k" => between(self.search.top_k, 1, 1000),
             "search.threads" => between(self.search.threads, 0, 1024),
+            "serve.host" => self
+                .serve
+                .host
+                .parse::<std::net::IpAddr>()
+                .is_err()
+                .then(|| "an IP address, such as 127.0.0.1 or ::1".into()),
+            "serve.top_k" => between(self.serve.top_k, 1, 1000),
+            "serve.cached_queries" => between(self.serve.cached_queries, 0, 100_000_000),
+            "serve.in_flight" => between(self.serve.in_flight, 1, 1 << 20),
+            "serve.queued_texts" => between(self.serve.queued_texts, 1, 1 << 24),
+            "serve.body_bytes" => between(self.serve.body_bytes, 1 << 10, 1 << 30),
+            "serve.connections" => between(self.serve.connections, 1, 1 << 20),
+            "serve.queue_wait" => time(self.serve.queue_wait),
+            "serve.deadline" => time(self.serve.deadline),
+            "serve.head_time" => time(self.serve.head_time),
+            "serve.body_time" => time(self.serve.body_time),
+            "serve.idle_time" => time(self.serve.idle_time),
+            "serve.drain_time" => time(self.serve.drain_time),
             _ => None,
         }
     }

@@ -25,6 +25,7 @@ Exit codes: 0 done, 2 unusable input, 3 not found, 4 unauthorised, 5 damaged or 
 Examples:
   hindsearch build examples/data/corpus.jsonl --out sample
   hindsearch search sample \"Who discovered radium?\"
+  hindsearch serve sample
   hindsearch eval retrieval sample --questions examples/data/questions.jsonl";
 
 /// A local search engine and a training ground for search agents.
@@ -59,6 +60,9 @@ enum Command {
     Build(commands::build::Args),
     /// Search an index
     Search(commands::search::Args),
+    /// Serve an index over HTTP
+    #[cfg(feature = "serve")]
+    Serve(commands::serve::Args),
     /// Turn texts into vectors
     Embed(commands::embed::Args),
     /// Show what an index holds and how it was made
@@ -145,6 +149,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Build(args) => commands::build::run(args, &context(resolve()?)),
         Command::Search(args) => commands::search::run(args, &context(resolve()?)),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => commands::serve::run(args, &context(resolve()?)),
         Command::Embed(args) => commands::embed::run(args, &context(resolve()?)),
         Command::Inspect(args) => commands::inspect::run(args, &context(resolve()?)),
         Command::Verify(args) => commands::verify::run(args, &context(resolve()?)),

@@ -63,7 +63,9 @@ fn one_query_or_many_and_any_threads_give_the_same_bits() {
     let queries = common::vectors(300, 101, 21);
     for element_type in TYPES {
         let (_folder, _, index) = flat(&common::vectors(7001, 101, 20), element_type);
-        let search = |queries: &Vectors, threads| index.search(queries, &SearchParams { threads, ..SearchParams::top(7) }).unwrap();
+        let search = |queries: &Vectors, threads| {
+            index.search(queries, &SearchParams { threads, ..SearchParams::top(7) }).unwrap()
+        };
         let together = search(&queries, 1);
         assert_eq!(together, search(&queries, 8));
         assert_eq!(together, search(&queries, 0));

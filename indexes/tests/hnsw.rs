@@ -131,7 +131,8 @@ fn answers_do_not_depend_on_threads_or_batches() {
     let built = Built::new(&common::vectors(3000, 32, 48), 0);
     let graph = built.open();
     let queries = common::vectors(60, 32, 49);
-    let search = |queries: &Vectors, threads| graph.search(queries, &SearchParams { threads, ..SearchParams::top(5) }).unwrap();
+    let search =
+        |queries: &Vectors, threads| graph.search(queries, &SearchParams { threads, ..SearchParams::top(5) }).unwrap();
     let together = search(&queries, 1);
     assert_eq!(together, search(&queries, 8));
     for (query, hits) in queries.rows().zip(&together) {

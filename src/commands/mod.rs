@@ -9,6 +9,8 @@ pub mod eval;
 pub mod export;
 pub mod inspect;
 pub mod search;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod verify;
 
 use std::fs::File;

@@ -58,10 +58,8 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     }
     let retriever = Retriever::open(&args.index, options)?;
     let search = &context.config.search;
-    let params = SearchParams {
-        threads: search.threads,
-        ..SearchParams::top(args.top_k.map_or(search.top_k, |k| k as usize))
-    };
+    let params =
+        SearchParams { threads: search.threads, ..SearchParams::top(args.top_k.map_or(search.top_k, |k| k as usize)) };
     let mut out = context.out();
     let mut answer = |queries: &[String]| -> Result<(), Failure> {
         let start = Instant::now();

@@ -217,7 +217,11 @@ fn plan(service: &Service, serving: &Serving, request: SearchRequest) -> Result<
     let count = match &queries {
         Queries::Texts(texts) => {
             if let Some((at, long)) = texts.iter().enumerate().find(|(_, text)| text.len() > limits.query) {
-                return Err(Fault::invalid(format!("queries[{at}]: expected at most {} bytes, found {}", limits.query, long.len())));
+                return Err(Fault::invalid(format!(
+                    "queries[{at}]: expected at most {} bytes, found {}",
+                    limits.query,
+                    long.len()
+                )));
             }
             texts.len()
         }
@@ -300,7 +304,12 @@ impl TimingsMs {
     fn of(timings: &Timings) -> Self {
         let ms = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         let Timings { queue, embed, search, text } = *timings;
-        Self { queue_ms: ms(queue), embed_ms: ms(embed), search_ms: ms(search), total_ms: ms(queue + embed + search + text) }
+        Self {
+            queue_ms: ms(queue),
+            embed_ms: ms(embed),
+            search_ms: ms(search),
+            total_ms: ms(queue + embed + search + text),
+        }
     }
 }
 

@@ -60,6 +60,7 @@ pub struct EmbeddingsRequest {
     /// What is embedded.
     pub input: Input,
     /// Taken as it comes; there is one model.
+    #[allow(dead_code, reason = "clients send it")]
     pub model: Option<String>,
     /// Values to keep of each vector, which is then made a unit vector again. Only for models trained to be cut.
     #[schemars(range(min = 1))]
@@ -167,7 +168,9 @@ pub(super) async fn tei(State(service): State<Arc<Service>>, incoming: Incoming)
     let request: EmbedRequest = typed(&incoming)?;
     let serving = service.serving();
     if request.normalize == Some(false) && serving.retriever().embedder().card().normalize {
-        return Err(Fault::invalid("normalize: this model's vectors always have unit length; leave it out or say true"));
+        return Err(Fault::invalid(
+            "normalize: this model's vectors always have unit length; leave it out or say true",
+        ));
     }
     if let Some(other) = request.truncation_direction.filter(|side| !side.eq_ignore_ascii_case("right")) {
         return Err(Fault::invalid(format!("truncation_direction: expected `Right`, found {other:?}")));
@@ -178,15 +181,19 @@ pub(super) async fn tei(State(service): State<Arc<Service>>, incoming: Incoming)
         && let Some(at) = vectors.iter().position(|vector| vector.length.truncated)
     {
         let most = serving.retriever().embedder().card().max_length;
-        return Err(Fault::invalid(format!("inputs[{at}]: longer than the {most} tokens of the model; say `truncate` to cut it")));
+        return Err(Fault::invalid(format!(
+            "inputs[{at}]: longer than the {most} tokens of the model; say `truncate` to cut it"
+        )));
     }
-    let body = blocking(move || serde_json::to_vec(&vectors.iter().map(|vector| vector.values.as_ref()).collect::<Vec<_>>()));
+    let body =
+        blocking(move || serde_json::to_vec(&vectors.iter().map(|vector| vector.values.as_ref()).collect::<Vec<_>>()));
     json(body.await?)
 }
 
 /// `GET /v1/models`.
 pub(super) async fn models(State(service): State<Arc<Service>>, _incoming: Incoming) -> Result<Response, Fault> {
-    let model = json!({ "id": model_name(&service.serving()), "object": "model", "created": 0, "owned_by": "hindsearch" });
+    let model =
+        json!({ "id": model_name(&service.serving()), "object": "model", "created": 0, "owned_by": "hindsearch" });
     json(serde_json::to_vec(&json!({ "object": "list", "data": [model] })))
 }
 
@@ -232,7 +239,11 @@ fn texts(service: &Service, serving: &Serving, input: Input) -> Result<Vec<Strin
         return Err(Fault::invalid(format!("input: expected 1 to {} texts, found {}", limits.queries, texts.len())));
     }
     if let Some((at, long)) = texts.iter().enumerate().find(|(_, text)| text.len() > limits.query) {
-        return Err(Fault::invalid(format!("input[{at}]: expected at most {} bytes, found {}", limits.query, long.len())));
+        return Err(Fault::invalid(format!(
+            "input[{at}]: expected at most {} bytes, found {}",
+            limits.query,
+            long.len()
+        )));
     }
     Ok(texts)
 }

@@ -134,7 +134,7 @@ impl Fault {
         body.extend(style.words(self));
         let body = Value::Object(body);
         let (kind, bytes) = match style {
-            Style::Msgpack => ("application/msgpack", rmp_serde::to_vec(&body).unwrap_or_default()),
+            Style::Msgpack => ("application/msgpack", msgpack(&body)),
             _ => ("application/json", body.to_string().into_bytes()),
         };
         let mut response = (self.code.status(), [(header::CONTENT_TYPE, kind)], bytes).into_response();
@@ -149,6 +149,14 @@ impl Fault {
     }
 }
 
+/// JSON as MessagePack.
+pub(super) fn msgpack(body: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Writing into memory cannot fail, and all JSON can be said.
+    let _ = rmpv::ext::to_value(body).map(|value| rmpv::encode::write_value(&mut bytes, &value));
+    bytes
+}
+
 /// Whole seconds, 1 to 30, a fifth more or less, so that those who were refused together do not come back together.
 fn spread(wait: Duration) -> u64 {
     let share = rand::random_range(0.8..1.2);
@@ -161,7 +169,7 @@ pub enum Style {
     /// Our own keys.
     #[default]
     Plain,
-    /// `detail`, as FastAPI has it.
+    /// `detail`, as FastAPI has it, and `error`, which some clients show.
     FastApi,
     /// The same in MessagePack.
     Msgpack,
@@ -178,13 +186,15 @@ impl Style {
         let words = match self {
             Self::Plain => json!({}),
             Self::FastApi | Self::Msgpack => {
-                json!({ "detail": fault.detail.clone().unwrap_or_else(|| fault.message.clone().into()) })
+                let detail = fault.detail.clone().unwrap_or_else(|| fault.message.clone().into());
+                json!({ "detail": detail, "error": fault.message })
             }
             Self::OpenAi => {
                 let kind = if fault.code.status().is_client_error() { "invalid_request_error" } else { "server_error" };
                 json!({ "error": { "message": fault.message, "type": kind, "param": null, "code": fault.code.as_str() } })
             }
             Self::Tei => json!({ "error": fault.message, "error_type": tei_type(fault.code) }),
+            Self::Pyserini if fault.code == Code::MethodNotAllowed => json!({ "error": "Only GET is supported" }),
             Self::Pyserini => json!({ "error": fault.message }),
         };
         match words {

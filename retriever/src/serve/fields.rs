@@ -179,7 +179,10 @@ fn whole(value: &Value) -> Result<i64, (&'static str, &'static str)> {
 fn refusal(wrong: Vec<Value>) -> Fault {
     let first = &wrong[0];
     let place = first["loc"].as_array().map(|path| {
-        path.iter().map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned)).collect::<Vec<_>>().join(".")
+        path.iter()
+            .map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned))
+            .collect::<Vec<_>>()
+            .join(".")
     });
     let message = format!("{}: {}", place.unwrap_or_default(), first["msg"].as_str().unwrap_or_default());
     Fault { detail: Some(Value::Array(wrong)), ..Fault::invalid(message) }

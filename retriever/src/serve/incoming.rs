@@ -71,7 +71,10 @@ impl FromRequest<Arc<Service>> for Incoming {
     }
 }
 
-async fn path_parts(parts: &mut axum::http::request::Parts, service: &Arc<Service>) -> Result<Vec<(String, String)>, Fault> {
+async fn path_parts(
+    parts: &mut axum::http::request::Parts,
+    service: &Arc<Service>,
+) -> Result<Vec<(String, String)>, Fault> {
     use axum::extract::FromRequestParts;
     let params = RawPathParams::from_request_parts(parts, service).await;
     let params = params.map_err(|_| Fault::invalid("the path is not UTF-8 when decoded"))?;
@@ -88,7 +91,10 @@ async fn read(mut body: Body, service: &Service) -> Result<(Bytes, Option<OwnedS
         let frame = frame.map_err(|_| Fault::new(Code::Malformed, "the body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > limit {
-            return Err(Fault::new(Code::PayloadTooLarge, format!("the body is larger than the {limit} bytes that are allowed")));
+            return Err(Fault::new(
+                Code::PayloadTooLarge,
+                format!("the body is larger than the {limit} bytes that are allowed"),
+            ));
         }
         let more = service.reserve_memory(data.len())?;
         match &mut budget {
@@ -132,7 +138,8 @@ impl Incoming {
     /// The body as JSON, whatever its Content-Type says: clients of the Search-R1 family often send none.
     pub fn json(&self) -> Result<Value, Fault> {
         if self.body.is_empty() {
-            let detail = serde_json::json!([{ "type": "missing", "loc": ["body"], "msg": "Field required", "input": null }]);
+            let detail =
+                serde_json::json!([{ "type": "missing", "loc": ["body"], "msg": "Field required", "input": null }]);
             return Err(Fault { detail: Some(detail), ..Fault::invalid("the body is empty, expected JSON") });
         }
         let bytes = self.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.body);
@@ -146,18 +153,37 @@ impl Incoming {
         })
     }
 
-    /// The body as MessagePack.
+    /// The body as MessagePack. What JSON cannot say is null.
     pub fn msgpack(&self) -> Result<Value, Fault> {
-        let mut reader = rmp_serde::Deserializer::from_read_ref(&self.body);
-        reader.set_max_depth(self.depth);
-        serde::Deserialize::deserialize(&mut reader)
-            .map_err(|error| Fault::invalid(format!("the body is not MessagePack: {error}")))
+        let mut bytes = &self.body[..];
+        let value = rmpv::decode::read_value_with_max_depth(&mut bytes, self.depth)
+            .map_err(|error| Fault::invalid(format!("the body is not MessagePack: {error}")))?;
+        Ok(serde_json::to_value(Plain(&value)).unwrap_or_default())
     }
 
     /// Whether the body is a map in MessagePack. Clients that send it often say so nowhere.
     pub fn is_msgpack(&self) -> bool {
         let said = self.headers.get(axum::http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        said.is_some_and(|kind| kind.contains("msgpack")) || matches!(self.body.first(), Some(0x80..=0x8f | 0xde | 0xdf))
+        said.is_some_and(|kind| kind.contains("msgpack"))
+            || matches!(self.body.first(), Some(0x80..=0x8f | 0xde | 0xdf))
+    }
+}
+
+/// MessagePack as JSON.
+struct Plain<'a>(&'a rmpv::Value);
+
+impl serde::Serialize for Plain<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            rmpv::Value::Array(items) => serializer.collect_seq(items.iter().map(Plain)),
+            rmpv::Value::Map(entries) => {
+                let named = entries.iter().filter_map(|(key, value)| Some((key.as_str()?, Plain(value))));
+                serializer.collect_map(named)
+            }
+            rmpv::Value::Binary(_) | rmpv::Value::Ext(..) => serializer.serialize_unit(),
+            rmpv::Value::String(text) => text.as_str().serialize(serializer),
+            plain => plain.serialize(serializer),
+        }
     }
 }
 
@@ -182,7 +208,8 @@ fn check_depth(bytes: &[u8], limit: usize) -> Result<(), Fault> {
 
 /// Bytes before a place that is given as line and column.
 fn offset(bytes: &[u8], line: usize, column: usize) -> usize {
-    let before: usize = bytes.split_inclusive(|byte| *byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
+    let before: usize =
+        bytes.split_inclusive(|byte| *byte == b'\n').take(line.saturating_sub(1)).map(<[u8]>::len).sum();
     before + column.saturating_sub(1)
 }
 

@@ -22,7 +22,12 @@ fn escape(json: &str) -> String {
     let mut plain = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
-            '\u{7f}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}' => {
+            '\u{7f}'..='\u{9f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{61c}'
+            | '\u{feff}' => {
                 plain.push_str(&format!("\\u{:04x}", u32::from(c)));
             }
             c => plain.push(c),

@@ -121,9 +121,18 @@ impl Metrics {
         let registry = &mut self.registry;
         let own = registry.sub_registry_with_prefix("hindsearch");
         own.register("requests", "Requests answered", self.requests.clone());
-        own.register_with_unit("request", "Time until a request was answered", Unit::Seconds, self.request_seconds.clone());
+        own.register_with_unit(
+            "request",
+            "Time until a request was answered",
+            Unit::Seconds,
+            self.request_seconds.clone(),
+        );
         own.register_with_unit("stage", "Time in a stage of a search", Unit::Seconds, self.stage_seconds.clone());
-        own.register("batch_texts", "Texts that shared a run of the model or a pass over the index", self.batch_texts.clone());
+        own.register(
+            "batch_texts",
+            "Texts that shared a run of the model or a pass over the index",
+            self.batch_texts.clone(),
+        );
         own.register("shed", "Requests refused for load", self.shed.clone());
         own.register("worker_failures", "Batches lost to an error, a panic or a hang", self.worker_failures.clone());
         own.register("swaps", "Attempts to serve a new generation", self.swaps.clone());

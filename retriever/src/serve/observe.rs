@@ -41,7 +41,8 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     let path = request.uri().path().to_owned();
     let trace = request.headers().get(TRACE_PARENT).and_then(trace_id);
     let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|client| client.0);
-    let route = request.extensions().get::<MatchedPath>().map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
+    let route =
+        request.extensions().get::<MatchedPath>().map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
     let style = observer.styles.of(&route, &path);
     let service = &observer.service;
     let _active = service.begin();
@@ -109,7 +110,9 @@ fn request_id(headers: &HeaderMap) -> Arc<str> {
 /// The trace that a `traceparent` header names: version, trace, parent and flags, in hex.
 fn trace_id(header: &HeaderValue) -> Option<String> {
     let parts: Vec<&str> = header.to_str().ok()?.split('-').collect();
-    let hex = |part: &str, length: usize| part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let hex = |part: &str, length: usize| {
+        part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
     let [version, trace, parent, flags] = parts[..] else { return None };
     let valid = hex(version, 2) && hex(trace, 32) && hex(parent, 16) && hex(flags, 2) && version != "ff";
     (valid && trace.bytes().any(|b| b != b'0')).then(|| trace.to_owned())
@@ -123,12 +126,13 @@ fn is_bare(response: &Response) -> bool {
 }
 
 fn bare_fault(status: StatusCode, method: &Method, path: &str) -> Fault {
-    match status {
+    let fault = match status {
         StatusCode::NOT_FOUND => Fault::new(Code::NotFound, format!("no route `{path}`; `/docs` lists all")),
         StatusCode::METHOD_NOT_ALLOWED => {
             Fault::new(Code::MethodNotAllowed, format!("`{path}` does not know {method}; `/docs` says what it knows"))
         }
-        status if status.is_client_error() => Fault::new(Code::InvalidInput, format!("the request cannot be used ({status})")),
+        status if status.is_client_error() => Fault::invalid(format!("the request cannot be used ({status})")),
         status => Fault::internal(format!("no answer ({status})")),
-    }
+    };
+    Fault { detail: status.canonical_reason().map(Into::into), ..fault }
 }

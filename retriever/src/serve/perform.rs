@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::dialects::{Answer, Documents, Operation, Setup, Work};
 use super::engine::{Ask, blocking};
-use super::fault::{Code, Fault};
+use super::fault::{Code, Fault, msgpack};
 use super::incoming::Incoming;
 use super::service::Service;
 use super::serving::Serving;
@@ -16,21 +16,21 @@ use crate::embed::InputKind;
 use crate::{Ranked, Result};
 
 /// Answers a request to `operation`.
-pub(super) async fn answer(operation: &Operation, service: &Arc<Service>, incoming: Incoming) -> Result<Response, Fault> {
+pub(super) async fn answer(
+    operation: &Operation,
+    service: &Arc<Service>,
+    incoming: Incoming,
+) -> Result<Response, Fault> {
     let serving = service.serving();
     let options = service.options();
-    let setup = Setup {
-        top_k: options.top_k,
-        limits: &options.limits,
-        documents: Documents { urls: options.derive_urls },
-        rows: serving.retriever().corpus().len(),
-    };
+    let setup =
+        Setup { top_k: options.top_k, limits: &options.limits, documents: Documents { urls: options.derive_urls } };
     let work = (operation.read)(&incoming, &setup)?;
     let answer = perform(service, &serving, work, &incoming).await?;
     // Thousands of documents take their time to write down.
     let (kind, bytes) = blocking(move || match answer {
         Answer::Json(body) => ("application/json", body.to_string().into_bytes()),
-        Answer::Msgpack(body) => ("application/msgpack", rmp_serde::to_vec(&body).unwrap_or_default()),
+        Answer::Msgpack(body) => ("application/msgpack", msgpack(&body)),
     })
     .await?;
     Ok(([(header::CONTENT_TYPE, kind)], bytes).into_response())

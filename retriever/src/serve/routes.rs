@@ -64,7 +64,9 @@ pub(super) fn router(service: &Arc<Service>, only: Option<&'static Dialect>) -> 
 pub(super) fn table(only: Option<&'static Dialect>) -> Vec<Route> {
     let mut routes = watching();
     match only {
-        Some(dialect) => routes.extend(dialect.operations.iter().map(|op| of_dialect(dialect.name, op, op.path.into()))),
+        Some(dialect) => {
+            routes.extend(dialect.operations.iter().map(|op| of_dialect(dialect.name, op, op.path.into())))
+        }
         None => {
             routes.extend(own());
             routes.push(of_dialect("default", &UNION, UNION.path.into()));
@@ -73,6 +75,10 @@ pub(super) fn table(only: Option<&'static Dialect>) -> Vec<Route> {
                 routes.extend(shared.map(|op| of_dialect(dialect.name, op, op.path.into())));
                 let path = |op: &Operation| format!("/dialect/{}{}", dialect.name, op.path);
                 routes.extend(dialect.operations.iter().map(|op| of_dialect(dialect.name, op, path(op))));
+                // Some clients ask for it under the address that they were given.
+                let health = Some(json!({ "type": "object" }));
+                let path = format!("/dialect/{}/health", dialect.name);
+                routes.push(watch(&path, "Whether requests are answered", health, get(status::ready)));
             }
         }
     }
@@ -136,7 +142,14 @@ fn own() -> Vec<Route> {
         route(Verb::Post, "/v1/search", "search", "Ranked passages for queries or vectors", search, post(api::search)),
         route(Verb::Get, "/v1/passages/{*id}", "search", "The passage of an id", passage, get(api::get_passage)),
         styled(
-            route(Verb::Post, "/v1/embeddings", "embeddings", "Vectors, as OpenAI's interface has it", openai, post(embeddings::openai)),
+            route(
+                Verb::Post,
+                "/v1/embeddings",
+                "embeddings",
+                "Vectors, as OpenAI's interface has it",
+                openai,
+                post(embeddings::openai),
+            ),
             Style::OpenAi,
         ),
         styled(
@@ -144,7 +157,14 @@ fn own() -> Vec<Route> {
             Style::OpenAi,
         ),
         styled(
-            route(Verb::Post, "/embed", "embeddings", "Vectors, as Text Embeddings Inference has it", tei, post(embeddings::tei)),
+            route(
+                Verb::Post,
+                "/embed",
+                "embeddings",
+                "Vectors, as Text Embeddings Inference has it",
+                tei,
+                post(embeddings::tei),
+            ),
             Style::Tei,
         ),
         styled(route(Verb::Get, "/info", "embeddings", "What is served", plain.clone(), get(status::info)), Style::Tei),

@@ -137,7 +137,12 @@ impl Bound {
 ///
 /// # Errors
 /// Those of [`Bound::new`] and of [`Retriever::open`].
-pub fn serve(root: &Path, open: OpenOptions, options: ServeOptions, on_ready: impl FnOnce(&Service, &[Address])) -> Result<()> {
+pub fn serve(
+    root: &Path,
+    open: OpenOptions,
+    options: ServeOptions,
+    on_ready: impl FnOnce(&Service, &[Address]),
+) -> Result<()> {
     let threads = |error: std::io::Error| Error::Unavailable {
         what: "threads for the server".into(),
         found: error.to_string(),
@@ -205,7 +210,9 @@ fn check_exposure(options: &ServeOptions) -> Result<()> {
     }
     Err(Error::InvalidInput {
         what: format!("`--host {}`", options.address.ip()),
-        expected: "a token (`--token-file FILE` or HINDSEARCH_TOKEN), or `--insecure-no-auth`, where other machines can ask".into(),
+        expected:
+            "a token (`--token-file FILE` or HINDSEARCH_TOKEN), or `--insecure-no-auth`, where other machines can ask"
+                .into(),
         found: "neither".into(),
     })
 }
@@ -223,7 +230,9 @@ fn bind(address: SocketAddr) -> Result<(TcpSocket, SocketAddr)> {
 
 fn taken(address: SocketAddr, error: &std::io::Error) -> Error {
     let remedy = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "another program has it; stop that one, or choose another `--port` (0 takes a free one)",
+        std::io::ErrorKind::AddrInUse => {
+            "another program has it; stop that one, or choose another `--port` (0 takes a free one)"
+        }
         std::io::ErrorKind::PermissionDenied => "choose a `--port` from 1024 on",
         _ => "choose another `--host` or `--port`",
     };

@@ -96,7 +96,10 @@ impl Service {
         Arc::clone(&self.in_flight).try_acquire_owned().map_err(|_| {
             self.metrics.shed("in_flight");
             let most = self.options.limits.in_flight;
-            Fault::overloaded(format!("{most} requests are being worked on, no more may be"), self.engine.time_to_drain())
+            Fault::overloaded(
+                format!("{most} requests are being worked on, no more may be"),
+                self.engine.time_to_drain(),
+            )
         })
     }
 
@@ -119,9 +122,9 @@ impl Service {
         deadline: Instant,
         work: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
-        tokio::time::timeout_at(deadline.into(), work)
-            .await
-            .unwrap_or_else(|_| Err(Fault::timeout("no answer before the request's deadline; ask for less, or try again")))
+        tokio::time::timeout_at(deadline.into(), work).await.unwrap_or_else(|_| {
+            Err(Fault::timeout("no answer before the request's deadline; ask for less, or try again"))
+        })
     }
 
     /// Counts a request as under way until the guard is dropped.
@@ -205,5 +208,8 @@ impl Drop for Active {
 }
 
 fn changed(path: &Path) -> String {
-    format!("`{}` is no longer the file that was opened; publish a new generation, or restart the server", path.display())
+    format!(
+        "`{}` is no longer the file that was opened; publish a new generation, or restart the server",
+        path.display()
+    )
 }

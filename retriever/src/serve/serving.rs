@@ -87,7 +87,8 @@ impl Serving {
         }
         let Some(titles) = self.titles.get() else { return Ok(None) };
         let rows = titles.rows_of(&title, corpus)?.into_iter();
-        let passages = rows.map(|row| Ok(Ranked { row, score: 0.0, passage: corpus.get(row)? })).collect::<Result<Vec<_>>>()?;
+        let passages =
+            rows.map(|row| Ok(Ranked { row, score: 0.0, passage: corpus.get(row)? })).collect::<Result<Vec<_>>>()?;
         Ok((!passages.is_empty()).then_some(passages))
     }
 

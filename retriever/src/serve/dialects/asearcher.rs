@@ -49,7 +49,8 @@ fn read_pages(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
     fields.finish()?;
     let asked = urls.clone();
     let render = move |pages: Vec<Option<Vec<Ranked>>>| {
-        let page = |(url, passages): (&String, Option<Vec<Ranked>>)| passages.map_or(Value::Null, |found| page(url, &found));
+        let page =
+            |(url, passages): (&String, Option<Vec<Ranked>>)| passages.map_or(Value::Null, |found| page(url, &found));
         Answer::Json(json!({ "result": asked.iter().zip(pages).map(page).collect::<Vec<_>>() }))
     };
     Ok(Work::Pages { urls, render: Box::new(render) })

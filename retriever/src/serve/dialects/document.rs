@@ -77,7 +77,11 @@ mod tests {
         for title in ["Radium", "Pavia Cathedral", "AC/DC", "C++", "Žižek & Marx?", "100%", "Ж"] {
             assert_eq!(title_of(&url(title)).as_deref(), Some(title), "{}", url(title));
         }
-        for address in ["http://host/index.php/Marie_Curie", "http://host/index.php?title=Marie_Curie&oldid=3", "/wiki/Marie%20Curie#Life"] {
+        for address in [
+            "http://host/index.php/Marie_Curie",
+            "http://host/index.php?title=Marie_Curie&oldid=3",
+            "/wiki/Marie%20Curie#Life",
+        ] {
             assert_eq!(title_of(address).as_deref(), Some("Marie Curie"), "{address}");
         }
         for address in ["", "http://example.org", "https://en.wikipedia.org/wiki/"] {

@@ -110,8 +110,6 @@ pub(super) struct Setup<'a> {
     pub limits: &'a Limits,
     /// How passages become documents.
     pub documents: Documents,
-    /// Passages of the corpus.
-    pub rows: u64,
 }
 
 impl Setup<'_> {

@@ -1,6 +1,6 @@
 //! Pyserini's REST server: searches and documents by GET. The index's name in the path is taken as it comes; there is one.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Answer, Dialect, Operation, Setup, Verb, Work, object};
 use crate::Ranked;
@@ -30,7 +30,7 @@ fn read(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
     if let Some(index) = rest.strip_suffix("/search") {
         return search(incoming, setup, index.to_owned());
     }
-    match rest.split_once("/doc/") {
+    match rest.rsplit_once("/doc/") {
         Some((index, id)) if !id.is_empty() => document(incoming, index.to_owned(), id.to_owned()),
         _ => Err(Fault::new(Code::NotFound, "Expected route /v1/{index}/search or /v1/{index}/doc/{docid}")),
     }
@@ -47,8 +47,10 @@ fn search(incoming: &Incoming, setup: &Setup, index: String) -> Result<Work, Fau
         return Err(unusable(&format!("Parameter 'hits' must be at most {}", setup.limits.top_k)));
     }
     let form = Form::of(incoming)?;
-    if incoming.parameter("k1").is_some() || incoming.parameter("b").is_some() {
-        return Err(unusable("BM25 parameters k1 and b apply only to sparse (tf) indexes"));
+    match ["k1", "b"].map(|name| incoming.parameter(name).is_some()) {
+        [false, false] => {}
+        [true, true] => return Err(unusable("BM25 parameters k1 and b apply only to sparse (tf) indexes")),
+        _ => return Err(unusable("BM25 parameters k1 and b must be set together")),
     }
     let shown = query.clone();
     let render = move |rankings: Vec<Vec<Ranked>>| {
@@ -81,8 +83,9 @@ struct Form {
 
 impl Form {
     fn of(incoming: &Incoming) -> Result<Self, Fault> {
-        let parse = match incoming.parameter("parse").as_deref() {
-            None | Some("" | "true") => true,
+        // Clients in Python say `True`.
+        let parse = match incoming.parameter("parse").map(|text| text.trim().to_lowercase()).as_deref() {
+            None | Some("true") => true,
             Some("false") => false,
             Some(_) => return Err(unusable("Parameter 'parse' must be 'true' or 'false'")),
         };
@@ -93,20 +96,13 @@ impl Form {
         Ok(Self { parse, max_length })
     }
 
-    /// Fields without the id where it is parsed, the bare contents where there is nothing else; else the line as JSON.
+    /// The contents where the line of the corpus is parsed, as there is nothing else beside the id; else the line as JSON.
     fn write(self, hit: &Ranked) -> Value {
         let contents = hit.passage.contents();
-        if !self.parse {
-            return json!({ "id": hit.passage.id, "contents": contents }).to_string().into();
-        }
-        let cut = |text: &str| self.max_length.map_or_else(|| text.to_owned(), |most| text.chars().take(most).collect());
-        match &hit.passage.title {
-            None => cut(&contents).into(),
-            Some(_) => {
-                let fields = [("title", hit.passage.display_title()), ("text", &hit.passage.text), ("contents", &contents)];
-                let fields = fields.into_iter().map(|(name, text)| (name.to_owned(), Value::from(cut(text))));
-                Value::Object(fields.collect::<Map<_, _>>())
-            }
+        match (self.parse, self.max_length) {
+            (false, _) => json!({ "id": hit.passage.id, "contents": contents }).to_string().into(),
+            (true, None) => contents.into(),
+            (true, Some(most)) => contents.chars().take(most).collect::<String>().into(),
         }
     }
 }

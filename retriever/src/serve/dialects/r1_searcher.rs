@@ -54,7 +54,10 @@ fn line(hit: &Ranked) -> String {
 
 fn request() -> Value {
     let k = json!({ "type": ["integer", "null"], "minimum": 0, "maximum": 1000, "default": K });
-    object(json!({ "queries": { "type": "array", "items": { "type": "string" }, "maxItems": 4096 }, "k": k }), &["queries"])
+    object(
+        json!({ "queries": { "type": "array", "items": { "type": "string" }, "maxItems": 4096 }, "k": k }),
+        &["queries"],
+    )
 }
 
 fn response() -> Value {

@@ -45,7 +45,8 @@ fn read(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
 pub(super) fn read_body(body: &Value, setup: &Setup) -> Result<Work, Fault> {
     let mut fields = Fields::of(body, setup.limits)?;
     let queries = fields.queries("queries");
-    let retrieved = fields.count("topk_retrieval").unwrap_or(if fields.has("topk_retrieval") { setup.top_k } else { 10 });
+    let retrieved =
+        fields.count("topk_retrieval").unwrap_or(if fields.has("topk_retrieval") { setup.top_k } else { 10 });
     let kept = fields.count("topk_rerank").unwrap_or(if fields.has("topk_rerank") { retrieved } else { TOP_K });
     let scores = fields.flag("return_scores", false);
     fields.finish()?;
@@ -90,7 +91,7 @@ fn read_rerank(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
     }
     let kept = fields.count("rerank_topk").filter(|kept| *kept > 0).unwrap_or(TOP_K);
     let scores = fields.flag("return_scores", false);
-    if lists.len() != queries.len() {
+    if fields.has("documents") && lists.len() != queries.len() {
         let message = format!("as many lists as queries ({}), not {}", queries.len(), lists.len());
         fields.refuse("value_error", &[json!("documents")], message, &json!(lists.len()));
     }
@@ -153,6 +154,7 @@ fn request_rerank() -> Value {
 }
 
 fn response() -> Value {
-    let scored = object(json!({ "document": { "type": "string" }, "score": { "type": "number" } }), &["document", "score"]);
+    let scored =
+        object(json!({ "document": { "type": "string" }, "score": { "type": "number" } }), &["document", "score"]);
     object(json!({ "result": list(list(json!({ "anyOf": [scored, { "type": "string" }] }))) }), &["result"])
 }

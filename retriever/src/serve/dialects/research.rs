@@ -82,7 +82,10 @@ fn scores(hits: &[Ranked]) -> Value {
 
 fn request(query: Value) -> Value {
     let top_n = json!({ "type": ["integer", "null"], "minimum": 0, "maximum": 1000, "default": TOP_N });
-    object(json!({ "query": query, "top_n": top_n, "return_score": { "type": "boolean", "default": false } }), &["query"])
+    object(
+        json!({ "query": query, "top_n": top_n, "return_score": { "type": "boolean", "default": false } }),
+        &["query"],
+    )
 }
 
 fn request_one() -> Value {

@@ -8,6 +8,8 @@ use crate::serve::fields::Fields;
 use crate::serve::incoming::Incoming;
 
 const METHOD: &str = "dense";
+/// Documents for a request that names no number, in the current one.
+const TOP_K: usize = 10;
 
 pub(super) const DIALECT: Dialect = Dialect {
     name: "rllm",
@@ -57,7 +59,11 @@ pub(super) fn read_body(body: &Value, setup: &Setup) -> Result<Work, Fault> {
         let results: Vec<Value> = hits.map(result).collect();
         Answer::Json(json!({ "query": shown, "method": METHOD, "num_results": results.len(), "results": results }))
     };
-    Ok(Work::Search { queries: vec![query], top_k: setup.wanted(wins.or(top_k)), render: Box::new(render) })
+    Ok(Work::Search {
+        queries: vec![query],
+        top_k: wins.or(top_k).filter(|k| *k > 0).unwrap_or(TOP_K),
+        render: Box::new(render),
+    })
 }
 
 /// What is missing is told with status 200 there, and so it is here.
@@ -91,7 +97,8 @@ fn read_documents(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
 }
 
 fn request() -> Value {
-    let fields = json!({ "query": { "type": "string" }, "top_k": count("Documents"), "k": count("Beats `top_k`: documents") });
+    let fields =
+        json!({ "query": { "type": "string" }, "top_k": count("Documents"), "k": count("Beats `top_k`: documents") });
     object(fields, &["query"])
 }
 

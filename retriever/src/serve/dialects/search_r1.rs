@@ -52,7 +52,10 @@ pub(super) fn request() -> Value {
 /// The schema of a document.
 pub(super) fn document() -> Value {
     let text = json!({ "type": "string" });
-    object(json!({ "id": text, "contents": text, "title": text, "text": text, "url": text }), &["id", "contents", "text"])
+    object(
+        json!({ "id": text, "contents": text, "title": text, "text": text, "url": text }),
+        &["id", "contents", "text"],
+    )
 }
 
 /// The schema of a document with its score, or of a bare one.

@@ -23,11 +23,15 @@ pub(in crate::serve) const UNION: Operation = Operation {
 fn read(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
     if let Some(name) = incoming.headers.get(HEADER) {
         let name = name.to_str().unwrap_or_default().to_ascii_lowercase();
-        let known = super::dialect(&name).and_then(|dialect| dialect.operations.iter().find(|op| op.path == UNION.path));
+        let known =
+            super::dialect(&name).and_then(|dialect| dialect.operations.iter().find(|op| op.path == UNION.path));
         let unknown = || {
             let with = super::DIALECTS.iter().filter(|d| d.operations.iter().any(|op| op.path == UNION.path));
             let names: Vec<&str> = with.map(|dialect| dialect.name).collect();
-            Fault::new(Code::InvalidInput, format!("header `{HEADER}`: expected one of {}, found {name:?}", names.join(", ")))
+            Fault::new(
+                Code::InvalidInput,
+                format!("header `{HEADER}`: expected one of {}, found {name:?}", names.join(", ")),
+            )
         };
         return (known.ok_or_else(unknown)?.read)(incoming, setup);
     }

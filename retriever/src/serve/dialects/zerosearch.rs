@@ -30,9 +30,7 @@ fn read(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
     fields.finish()?;
     let render = |rankings: Vec<Vec<crate::Ranked>>| {
         let hits = rankings.into_iter().flatten();
-        let entry = |hit: crate::Ranked| {
-            json!({ "id": hit.passage.id, "text": hit.passage.contents(), "contents": hit.passage.contents(), "score": hit.score })
-        };
+        let entry = |hit: crate::Ranked| json!({ "id": hit.passage.id, "text": hit.passage.contents(), "contents": hit.passage.contents(), "score": hit.score });
         Answer::Json(hits.map(entry).collect())
     };
     Ok(Work::Search { queries: vec![query], top_k: setup.wanted(top_k), render: Box::new(render) })

@@ -250,7 +250,10 @@ impl Embedding {
             self.metrics.shed("wait");
             let most = self.bounds.wait;
             return Err(Fault::overloaded(
-                format!("it would take {:.1} s until this request's turn, at most {most:?} is allowed", wait.as_secs_f64()),
+                format!(
+                    "it would take {:.1} s until this request's turn, at most {most:?} is allowed",
+                    wait.as_secs_f64()
+                ),
                 wait,
             ));
         }
@@ -285,7 +288,11 @@ impl Embedding {
                 ticket.fail(Fault::timeout("the request's time was over before its turn"));
                 continue;
             }
-            if window.model.as_ref().is_some_and(|(model, kind)| model.number != ticket.model.number || *kind != ticket.kind) {
+            if window
+                .model
+                .as_ref()
+                .is_some_and(|(model, kind)| model.number != ticket.model.number || *kind != ticket.kind)
+            {
                 waiting.tickets.push_front((ticket, next));
                 break;
             }
@@ -381,7 +388,9 @@ impl Trade for Embedding {
         let outcome = match work.run(work.texts.clone()) {
             Ok(vectors) => vectors.into_iter().map(Ok).collect(),
             // One text may be at fault; the others' requests shall not pay for it.
-            Err(_) if count > 1 => work.texts.iter().map(|text| Ok(work.run(vec![text.clone()])?.swap_remove(0))).collect(),
+            Err(_) if count > 1 => {
+                work.texts.iter().map(|text| Ok(work.run(vec![text.clone()])?.swap_remove(0))).collect()
+            }
             Err(fault) => vec![Err(fault)],
         };
         let cost = begun.elapsed().as_secs_f64() / count as f64;

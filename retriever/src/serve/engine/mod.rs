@@ -149,7 +149,8 @@ impl Engine {
         let mut timings = Timings::default();
         let (vectors, lengths) = match ask.queries {
             Queries::Texts(texts) => {
-                let done = self.embed_timed(serving.model(), texts, InputKind::Query, ask.deadline, &mut timings).await?;
+                let done =
+                    self.embed_timed(serving.model(), texts, InputKind::Query, ask.deadline, &mut timings).await?;
                 done.into_iter().map(|vector| (vector.values, vector.length)).unzip()
             }
             Queries::Vectors(vectors) => (vectors.rows().map(Arc::from).collect::<Vec<_>>(), Vec::new()),

@@ -29,7 +29,9 @@ impl Scan {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         };
-        Arc::ptr_eq(&self.serving, &other.serving) && (self.top_k, self.effort) == (other.top_k, other.effort) && same_rows
+        Arc::ptr_eq(&self.serving, &other.serving)
+            && (self.top_k, self.effort) == (other.top_k, other.effort)
+            && same_rows
     }
 }
 

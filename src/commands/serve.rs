@@ -1,0 +1,188 @@
+//! `hindsearch serve`: answers over HTTP until it is told to stop.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hindsearch::indexes;
+use hindsearch::retriever::serve::{
+    self, Address, EngineOptions, Limits, Listen, ServeOptions, Service, TlsFiles, Token,
+};
+use serde_json::json;
+
+use super::Context;
+use super::search::open_options;
+use crate::failure::Failure;
+use crate::output::count;
+
+/// Names the token where no file does.
+const TOKEN: &str = "HINDSEARCH_TOKEN";
+
+/// Arguments of `hindsearch serve`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Clients of Search-R1, verl, SkyRL, GEM, ROLL, slime, rLLM, ReSearch and R1-Searcher can ask as they are; `/docs` lists all
+routes, `/` is a page to search with, `/mcp` speaks the Model Context Protocol.
+
+Examples:
+  hindsearch serve wiki                                  # http://127.0.0.1:8000
+  hindsearch serve wiki --port 8001 --top-k 5
+  hindsearch serve wiki --listen 6002=zerosearch         # a port for clients whose requests do not tell their dialect
+  hindsearch serve wiki --host 0.0.0.0 --token-file token.txt --tls-cert cert.pem --tls-key key.pem")]
+pub struct Args {
+    /// The index folder
+    index: PathBuf,
+    /// Address to listen on
+    #[arg(long, value_name = "IP")]
+    host: Option<std::net::IpAddr>,
+    /// Port to listen on; 0 takes a free one
+    #[arg(long)]
+    port: Option<u16>,
+    /// Passages for a request that names no number
+    #[arg(long, short = 'k', value_parser = clap::value_parser!(u32).range(1..=1000))]
+    top_k: Option<u32>,
+    /// A further port that speaks one dialect alone
+    #[arg(long, value_name = "PORT=DIALECT", value_parser = listen)]
+    listen: Vec<Listen>,
+    /// File with tokens, one a line: whoever asks must name one (or set HINDSEARCH_TOKEN)
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Let everybody ask who can reach the address
+    #[arg(long)]
+    insecure_no_auth: bool,
+    /// Certificate chain, PEM; renewed when the file changes
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// A name by which this server is called, beside localhost
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// An origin whose pages may ask, such as https://example.org
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// Give each document the address of its title's page at Wikipedia, and whole pages by address (`/access`)
+    #[arg(long)]
+    derive_urls: bool,
+    /// Candidates that an approximate index keeps while it walks
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    effort: Option<u32>,
+    /// Model folder or hub id, where it is not where the index was built with it
+    #[arg(long)]
+    model: Option<String>,
+    /// Do not read the index ahead
+    #[arg(long)]
+    no_page_in: bool,
+    /// No line for each request
+    #[arg(long)]
+    no_access_log: bool,
+}
+
+/// Serves until SIGTERM or Ctrl-C, then lets the requests under way end. With `--json` one line on stdout tells where.
+///
+/// # Errors
+/// A taken port, an address that others can reach without a token, a missing or damaged index, another model.
+pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let open = open_options(context, args.model.as_deref(), args.effort)?;
+    let index = args.index.clone();
+    let options = options(args, context)?;
+    serve::serve(&index, open, options, |service, addresses| tell(context, &index, begun, service, addresses))?;
+    if !context.quiet {
+        let _ = writeln!(std::io::stderr(), "stopped");
+    }
+    Ok(())
+}
+
+fn options(args: Args, context: &Context) -> Result<ServeOptions, Failure> {
+    let settings = &context.config.serve;
+    let host = settings.host.parse().map_err(Failure::internal)?;
+    let ms = Duration::from_millis;
+    let tls = args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
+    Ok(ServeOptions {
+        address: SocketAddr::new(args.host.unwrap_or(host), args.port.unwrap_or(settings.port)),
+        listen: args.listen,
+        top_k: args.top_k.map_or(settings.top_k, |top_k| top_k as usize),
+        tokens: tokens(args.token_file.as_deref())?,
+        insecure_no_auth: args.insecure_no_auth,
+        hosts: args.allow_host,
+        origins: args.allow_origin,
+        tls,
+        derive_urls: args.derive_urls,
+        cached_queries: settings.cached_queries,
+        page_in: !args.no_page_in,
+        access_log: !args.no_access_log && !context.quiet,
+        limits: Limits {
+            body: settings.body_bytes,
+            bodies: Limits::default().bodies.max(settings.body_bytes),
+            in_flight: settings.in_flight,
+            connections: settings.connections,
+            deadline: ms(settings.deadline),
+            head: ms(settings.head_time),
+            body_time: ms(settings.body_time),
+            idle: ms(settings.idle_time),
+            drain: ms(settings.drain_time),
+            ..Limits::default()
+        },
+        engine: EngineOptions {
+            search_threads: context.config.search.threads,
+            queued_texts: settings.queued_texts,
+            queue_wait: ms(settings.queue_wait),
+            ..EngineOptions::default()
+        },
+    })
+}
+
+/// The tokens of the file, or the one of the environment. A token that is asked for and empty is refused, not taken as none.
+fn tokens(file: Option<&Path>) -> Result<Vec<Token>, Failure> {
+    let Some(path) = file else {
+        let Some(text) = std::env::var_os(TOKEN) else { return Ok(Vec::new()) };
+        return Ok(vec![
+            Token::new(&text.to_string_lossy()).map_err(|error| Failure::Usage(format!("{TOKEN}: {error}")))?,
+        ]);
+    };
+    let text = std::fs::read_to_string(path).map_err(indexes::Error::io("read", path))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let named = |error| Failure::Usage(format!("`{}`: {error}", path.display()));
+    let tokens = lines.map(|line| Token::new(line).map_err(named)).collect::<Result<Vec<_>, _>>()?;
+    if tokens.is_empty() {
+        return Err(Failure::Usage(format!("`{}`: expected a token a line, found none", path.display())));
+    }
+    Ok(tokens)
+}
+
+fn listen(text: &str) -> Result<Listen, String> {
+    let (port, dialect) = text.split_once('=').ok_or("expected PORT=DIALECT, such as 6002=zerosearch")?;
+    let port = port.parse().map_err(|_| format!("expected a port, found `{port}`"))?;
+    Ok(Listen { port, dialect: dialect.to_owned() })
+}
+
+fn tell(context: &Context, index: &Path, begun: Instant, service: &Service, addresses: &[Address]) {
+    let serving = service.serving();
+    let (generation, rows) = (serving.retriever().generation().number(), serving.retriever().corpus().len());
+    let seconds = begun.elapsed().as_secs_f64();
+    if context.json {
+        let listening = addresses.iter().map(|a| json!({ "address": a.to_string(), "dialect": a.dialect }));
+        let line = json!({
+            "address": addresses[0].to_string(), "listening": listening.collect::<Vec<_>>(), "pid": std::process::id(),
+            "generation": generation, "rows": rows, "seconds": seconds,
+        });
+        // Nobody may be reading; the server goes on.
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
+    if context.quiet {
+        return;
+    }
+    let mut err = std::io::stderr();
+    let what = format!("{} passages, generation {generation}, ready in {seconds:.1} s", count(rows));
+    let _ = writeln!(err, "Serving `{}` ({what})", index.display());
+    for address in addresses {
+        let dialect = address.dialect.map_or(String::new(), |dialect| format!("  (dialect {dialect})"));
+        let _ = writeln!(err, "  {address}{dialect}");
+    }
+    if let Some(address) = addresses.first() {
+        let _ = writeln!(err, "Search at {address}/ , all routes at {address}/docs . Ctrl-C stops.");
+    }
+}
