@@ -376,6 +376,20 @@ class Docs(Page):
         wait(lambda: self.browser.visible('.operation[data-path="/v1/search"] textarea'), 10, "the operation to open")
 
 
+class ClosedDocs(Page):
+    refusals = True
+
+    def test_the_description_is_shown_once_the_token_is_given(self):
+        if "closed" not in self.servers:
+            self.skipTest("the server that is tested was not started with a token")
+        self.go("docs", self.servers["closed"])
+        self.assertIn("unauthorized", self.wait_failure())
+        self.browser.type("#token", TOKEN + ENTER)
+        wait(lambda: self.browser.visible(".operation"), 15, "the operations")
+        self.assertFalse(self.browser.visible("#failure"))
+        self.browser.run("sessionStorage.clear()")
+
+
 class Access(Page):
     """What a reader with a keyboard, a screen reader, a phone or a dark room needs."""
 

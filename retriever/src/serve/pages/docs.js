@@ -13,7 +13,7 @@ function prose(text, attributes = {}) {
     ...part.split(/(`[^`\n]+`)/).map((piece) => (/^`[^`]+`$/.test(piece) ? element("code", {}, shown(piece.slice(1, -1))) : shown(piece.replace(/\n/g, " "))))));
 }
 
-const isText = (type) => /json|text\//.test(type);
+const isText = (type) => /json|text/.test(type);
 
 /** A media type's own example, or one made from its schema, as text for a person to edit. */
 function exampleOf(api, type, media) {
@@ -30,7 +30,7 @@ function curl({ method, path, headers, body }, secured) {
   if (method !== (body === null ? "GET" : "POST")) words.push("-X", method);
   words.push(quoted(new URL(path, document.baseURI).href));
   for (const [name, value] of Object.entries(headers)) words.push("-H", quoted(`${name}: ${value}`));
-  if (secured) words.push("-H", '"Authorization: Bearer $HINDSEARCH_TOKEN"');
+  if (secured || token.get()) words.push("-H", '"Authorization: Bearer $HINDSEARCH_TOKEN"');
   if (body !== null) words.push("-d", quoted(body));
   return words.join(" ");
 }
@@ -183,7 +183,7 @@ function operations(api) {
     const parameters = [...(item.parameters ?? []), ...(raw.parameters ?? [])].map((parameter) => resolve(api, parameter));
     const security = raw.security ?? api.security ?? [];
     const id = `${method}${path}`.replace(/[^A-Za-z0-9]+/g, "-").replace(/-$/, "");
-    return { path, method, raw, id, parameters, media: resolve(api, raw.requestBody ?? {}).content ?? {}, secured: security.some((one) => Object.keys(one).length > 0), tag: raw.tags?.[0] ?? "Other" };
+    return { path, method, raw, id, parameters, media: resolve(api, raw.requestBody ?? {}).content ?? {}, secured: security.length > 0 && security.every((one) => Object.keys(one).length > 0), tag: raw.tags?.[0] ?? "Other" };
   }));
 }
 
@@ -245,6 +245,7 @@ async function start() {
     at("count").textContent = "";
     at("failure").hidden = false;
     at("failure").replaceChildren(element("p", { class: "code" }, shown(failure.code ?? "page")), element("p", {}, shown(failure.message)));
+    if (failure.status === 401) at("token").focus();
   }
 }
 start();
