@@ -227,17 +227,6 @@ class Hostile(Page):
         self.assertGreater(self.browser.run(length), before + 10_000)
         self.assertEqual(self.browser.run("return document.scrollingElement.scrollWidth - innerWidth"), 0)
 
-    def test_only_web_addresses_become_links(self):
-        self.go("")
-        urls = ["javascript:window.attacked=1", " javascript:alert(1)", "data:text/html,<script>alert(1)</script>", "//attacker.invalid/", "https://en.wikipedia.org/wiki/Radium"]
-        hits = [{"id": str(row), "title": "t", "text": "x", "score": 0.5, "url": url} for row, url in enumerate(urls)]
-        self.browser.run(PLANT, 200, {}, json.dumps({"results": [{"hits": hits, "truncated": False}]}))
-        self.browser.type("#query", "links" + ENTER)
-        self.wait_hits("links")
-        links = self.browser.run("return [...document.querySelectorAll('#hits a')].map((link) => [link.href, link.rel])")
-        self.assertEqual([href for href, _ in links], [urls[-1]])
-        self.assertIn("noreferrer", links[0][1])
-
 
 class Failing(Page):
     refusals = True

@@ -1,6 +1,6 @@
 // JSON Schema, as OpenAPI 3.1 uses it, for people: a tree of fields, and an example made from it.
 
-import { element, shown } from "./common.js";
+import { element, prose, shown } from "./common.js";
 
 /** Follows a local `$ref` (`#/components/schemas/Hit`); anything else comes back as it is. */
 export function resolve(document, value) {
@@ -44,7 +44,7 @@ function typeOf(document, schema) {
 const LIMITS = { minimum: "at least", maximum: "at most", minLength: "characters ≥", maxLength: "characters ≤", minItems: "items ≥", maxItems: "items ≤", pattern: "matches" };
 
 function note(schema) {
-  const limits = Object.entries(LIMITS).filter(([key]) => schema[key] !== undefined).map(([key, words]) => `${words} ${schema[key]}`);
+  const limits = Object.entries(LIMITS).filter(([key]) => schema[key]).map(([key, words]) => `${words} ${schema[key]}`);
   if ((schema.default ?? null) !== null) limits.push(`default ${JSON.stringify(schema.default)}`);
   return [schema.description, limits.join(", ")].filter(Boolean).join(" · ");
 }
@@ -75,7 +75,7 @@ function line(document, name, schema, must, seen) {
     element("code", { class: "name" }, shown(name)), " ",
     element("span", { class: "type" }, shown(typeOf(document, schema))),
     must ? element("span", { class: "must" }, " required") : null,
-    words ? element("span", { class: "note" }, " ", shown(words)) : null,
+    words ? element("span", { class: "note" }, " ", prose(words)) : null,
     below(document, schema, seen));
 }
 
@@ -84,7 +84,7 @@ export function tree(document, schema) {
   const found = folded(document, schema);
   const words = note(found);
   return element("div", { class: "schema" },
-    element("p", { class: "small" }, element("span", { class: "type" }, shown(nameOf(schema) ?? typeOf(document, schema))), words ? shown(` ${words}`) : null),
+    element("p", { class: "small" }, element("span", { class: "type" }, shown(nameOf(schema) ?? typeOf(document, schema))), words ? prose(` ${words}`) : null),
     below(document, schema, []));
 }
 
