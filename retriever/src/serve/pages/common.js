@@ -36,7 +36,16 @@ export function shown(text) {
   return fragment;
 }
 
-/** The same as a plain string, for where elements cannot go. */
+/** The text with `code` between backticks as code; nothing else is markup. */
+export function prose(text) {
+  const fragment = document.createDocumentFragment();
+  for (const piece of text.split(/(`[^`\n]+`)/)) {
+    fragment.append(/^`[^`]+`$/.test(piece) ? element("code", {}, shown(piece.slice(1, -1))) : shown(piece));
+  }
+  return fragment;
+}
+
+/** What `shown` shows as a plain string, for where elements cannot go. */
 export function shownText(text) {
   return text.replace(HIDDEN, (hidden) => `[U+${hidden.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 }

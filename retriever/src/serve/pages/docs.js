@@ -1,19 +1,19 @@
 // The API page: every operation of openapi.json, by tag, with schemas, an example, a curl line, and a box to try it.
 
-import { call, cut, element, shown, token } from "./common.js";
+import { call, cut, element, prose, shown, token } from "./common.js";
 import { example, resolve, tree } from "./schema.js";
 
 const METHODS = ["get", "post", "put", "patch", "delete", "head", "options"];
 const SHOWN = 200_000; // characters of an answer that are kept and drawn
 const at = (id) => document.getElementById(id);
 
-/** Prose with `code` between backticks and paragraphs between empty lines; nothing else is markup. */
-function prose(text, attributes = {}) {
-  return String(text ?? "").split(/\n\s*\n/).filter((part) => part.trim()).map((part) => element("p", attributes,
-    ...part.split(/(`[^`\n]+`)/).map((piece) => (/^`[^`]+`$/.test(piece) ? element("code", {}, shown(piece.slice(1, -1))) : shown(piece.replace(/\n/g, " "))))));
+/** One element for each paragraph. */
+function paragraphs(text, attributes = {}) {
+  const parts = String(text ?? "").split(/\n\s*\n/).filter((part) => part.trim());
+  return parts.map((part) => element("p", attributes, prose(part.replace(/\n/g, " "))));
 }
 
-const isText = (type) => /json|text\//.test(type);
+const isText = (type) => /json|text/.test(type);
 
 /** A media type's own example, or one made from its schema, as text for a person to edit. */
 function exampleOf(api, type, media) {
@@ -30,7 +30,7 @@ function curl({ method, path, headers, body }, secured) {
   if (method !== (body === null ? "GET" : "POST")) words.push("-X", method);
   words.push(quoted(new URL(path, document.baseURI).href));
   for (const [name, value] of Object.entries(headers)) words.push("-H", quoted(`${name}: ${value}`));
-  if (secured) words.push("-H", '"Authorization: Bearer $HINDSEARCH_TOKEN"');
+  if (secured || token.get()) words.push("-H", '"Authorization: Bearer $HINDSEARCH_TOKEN"');
   if (body !== null) words.push("-d", quoted(body));
   return words.join(" ");
 }
@@ -158,7 +158,7 @@ function answers(api, responses) {
 /** Everything below an operation's line; made when it is first opened. */
 function details(api, operation) {
   const { parameters, media, raw } = operation;
-  const words = prose(raw.description);
+  const words = paragraphs(raw.description);
   const left = [];
   if (parameters.length) {
     const schema = {
@@ -183,7 +183,7 @@ function operations(api) {
     const parameters = [...(item.parameters ?? []), ...(raw.parameters ?? [])].map((parameter) => resolve(api, parameter));
     const security = raw.security ?? api.security ?? [];
     const id = `${method}${path}`.replace(/[^A-Za-z0-9]+/g, "-").replace(/-$/, "");
-    return { path, method, raw, id, parameters, media: resolve(api, raw.requestBody ?? {}).content ?? {}, secured: security.some((one) => Object.keys(one).length > 0), tag: raw.tags?.[0] ?? "Other" };
+    return { path, method, raw, id, parameters, media: resolve(api, raw.requestBody ?? {}).content ?? {}, secured: security.length > 0 && security.every((one) => Object.keys(one).length > 0), tag: raw.tags?.[0] ?? "Other" };
   }));
 }
 
@@ -191,7 +191,7 @@ function entry(api, operation) {
   const { method, path, raw, id } = operation;
   const node = element("details", { class: "operation", id, "data-path": path },
     element("summary", {}, element("span", { class: "method" }, method.toUpperCase()), element("code", { class: "path" }, shown(path)),
-      element("span", { class: "about small" }, shown(raw.summary ?? ""), raw.deprecated ? " (deprecated)" : "")));
+      element("span", { class: "about small" }, prose(raw.summary ?? ""), raw.deprecated ? " (deprecated)" : "")));
   node.addEventListener("toggle", () => {
     if (node.open && node.children.length === 1) node.append(details(api, operation));
   });
@@ -210,12 +210,12 @@ async function load() {
   const api = await call("openapi.json");
   const all = operations(api);
   at("title").replaceChildren(shown(`${api.info?.title ?? "API"} ${api.info?.version ?? ""}`.trim()));
-  at("description").replaceChildren(...prose(api.info?.description));
+  at("description").replaceChildren(...paragraphs(api.info?.description));
   const told = new Map((api.tags ?? []).map(({ name, description }) => [name, description]));
   const tags = [...new Set([...told.keys(), ...all.map(({ tag }) => tag)])];
   const sections = tags.map((tag) => [tag, all.filter((operation) => operation.tag === tag)]).filter(([, some]) => some.length);
   at("operations").replaceChildren(...sections.map(([tag, some]) => element("section", { class: "tag" },
-    element("h2", {}, shown(tag)), ...prose(told.get(tag), { class: "small" }), ...some.map((operation) => entry(api, operation)))));
+    element("h2", {}, shown(tag)), ...paragraphs(told.get(tag), { class: "small" }), ...some.map((operation) => entry(api, operation)))));
   const narrow = () => {
     const wanted = at("filter").value.trim().toLowerCase();
     const nodes = [...document.querySelectorAll(".operation")];
@@ -245,6 +245,7 @@ async function start() {
     at("count").textContent = "";
     at("failure").hidden = false;
     at("failure").replaceChildren(element("p", { class: "code" }, shown(failure.code ?? "page")), element("p", {}, shown(failure.message)));
+    if (failure.status === 401) at("token").focus();
   }
 }
 start();

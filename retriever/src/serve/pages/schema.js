@@ -1,6 +1,6 @@
 // JSON Schema, as OpenAPI 3.1 uses it, for people: a tree of fields, and an example made from it.
 
-import { element, shown } from "./common.js";
+import { element, prose, shown } from "./common.js";
 
 /** Follows a local `$ref` (`#/components/schemas/Hit`); anything else comes back as it is. */
 export function resolve(document, value) {
@@ -12,7 +12,8 @@ export function resolve(document, value) {
   return found ?? {};
 }
 
-const nameOf = (schema) => schema?.$ref?.split("/").pop();
+const referenceOf = (schema) => schema?.$ref?.split("/").pop();
+const nameOf = (schema) => referenceOf(schema) ?? schema?.title;
 
 /** `allOf` folded into one schema, so that the rest sees a single object. */
 function folded(document, schema) {
@@ -43,15 +44,15 @@ function typeOf(document, schema) {
 const LIMITS = { minimum: "at least", maximum: "at most", minLength: "characters ≥", maxLength: "characters ≤", minItems: "items ≥", maxItems: "items ≤", pattern: "matches" };
 
 function note(schema) {
-  const limits = Object.entries(LIMITS).filter(([key]) => schema[key] !== undefined).map(([key, words]) => `${words} ${schema[key]}`);
-  if (schema.default !== undefined) limits.push(`default ${JSON.stringify(schema.default)}`);
+  const limits = Object.entries(LIMITS).filter(([key]) => schema[key]).map(([key, words]) => `${words} ${schema[key]}`);
+  if ((schema.default ?? null) !== null) limits.push(`default ${JSON.stringify(schema.default)}`);
   return [schema.description, limits.join(", ")].filter(Boolean).join(" · ");
 }
 
 /** What lies below a schema: its fields, those of its items, or of its choices. */
 function below(document, schema, seen) {
   const found = folded(document, schema);
-  const name = nameOf(schema);
+  const name = referenceOf(schema);
   if ((name && seen.includes(name)) || seen.length > 12) return null;
   const deeper = [...seen, name ?? ""];
   const lines = Object.entries(found.properties ?? {}).map(([key, value]) => line(document, key, value, (found.required ?? []).includes(key), deeper));
@@ -74,7 +75,7 @@ function line(document, name, schema, must, seen) {
     element("code", { class: "name" }, shown(name)), " ",
     element("span", { class: "type" }, shown(typeOf(document, schema))),
     must ? element("span", { class: "must" }, " required") : null,
-    words ? element("span", { class: "note" }, " ", shown(words)) : null,
+    words ? element("span", { class: "note" }, " ", prose(words)) : null,
     below(document, schema, seen));
 }
 
@@ -83,7 +84,7 @@ export function tree(document, schema) {
   const found = folded(document, schema);
   const words = note(found);
   return element("div", { class: "schema" },
-    element("p", { class: "small" }, element("span", { class: "type" }, shown(nameOf(schema) ?? typeOf(document, schema))), words ? shown(` ${words}`) : null),
+    element("p", { class: "small" }, element("span", { class: "type" }, shown(nameOf(schema) ?? typeOf(document, schema))), words ? prose(` ${words}`) : null),
     below(document, schema, []));
 }
 
@@ -99,8 +100,9 @@ export function example(document, schema, depth = 0) {
   }
   const type = [found.type ?? (found.properties ? "object" : "string")].flat().find((one) => one !== "null");
   if (type === "object") {
-    const required = found.required ?? [];
-    const keys = Object.keys(found.properties ?? {}).filter((key) => required.length === 0 || required.includes(key));
+    const all = Object.keys(found.properties ?? {});
+    // Where nothing is required, one field is the safest guess: often exactly one of several is wanted.
+    const keys = found.required?.length ? all.filter((key) => found.required.includes(key)) : all.includes("query") ? ["query"] : all.slice(0, 1);
     return Object.fromEntries(keys.map((key) => [key, example(document, found.properties[key], depth + 1)]));
   }
   if (type === "array") return [example(document, found.items ?? {}, depth + 1)];

@@ -4,7 +4,7 @@ import { call, cut, element, Failure, shown, shownText, token } from "./common.j
 
 const PREVIEW = 1500; // characters of a passage shown at first
 const STEP = 20000; // and at each "Show more"
-const FIELDS = ["id", "title", "text", "url", "score"];
+const FIELDS = ["id", "title", "text", "score"];
 const STAGES = ["queue", "embed", "search"];
 
 const at = (id) => document.getElementById(id);
@@ -83,7 +83,7 @@ function cards(hits) {
     const card = element("li", { class: "hit" },
       element("div", { class: "head" },
         element("span", { class: "rank", "aria-hidden": "true" }, String(place + 1)),
-        element("h3", { class: "title", dir: "auto" }, link(hit.url, title ? shown(cut(title, 500)) : element("span", { class: "untitled" }, "Untitled"))),
+        element("h3", { class: "title", dir: "auto" }, title ? shown(cut(title, 500)) : element("span", { class: "untitled" }, "Untitled")),
         score(hit.score, best)),
       body,
       element("p", { class: "meta small" }, "id ", element("bdi", {}, shown(cut(String(hit.id), 200)))));
@@ -104,12 +104,6 @@ function reveal(body, text, length) {
   });
   body.tabIndex = -1;
   body.append("… ", more);
-}
-
-/** The title as a link where the passage has a web address; any other scheme stays text. */
-function link(url, content) {
-  if (typeof url !== "string" || !/^https?:\/\//i.test(url)) return content;
-  return element("a", { href: url, rel: "noopener noreferrer nofollow", target: "_blank" }, content);
 }
 
 function score(value, best) {
