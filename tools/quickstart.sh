@@ -17,6 +17,7 @@ fi
 cat <<NEXT
 
 Go on:
+  $hindsearch serve $index                         # then open http://127.0.0.1:8000
   $hindsearch search $index "your question"
   $hindsearch eval retrieval $index --questions examples/data/questions.jsonl
   $hindsearch build YOUR-CORPUS.jsonl --out your-index      # wiki-18, BEIR, DPR, MS MARCO, Parquet, Arrow

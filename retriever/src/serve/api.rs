@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::dialects::url;
+use super::dialects::Documents;
 use super::engine::{Ask, Found, Queries, Timings, blocking};
 use super::fault::{Code, Fault};
 use super::incoming::Incoming;
@@ -59,7 +59,7 @@ pub enum Field {
     Text,
     /// Title line and text, as in wiki-18.
     Contents,
-    /// The address of the title's page at Wikipedia.
+    /// The address of the title's page at Wikipedia, where the server was started with `--derive-urls`.
     Url,
 }
 
@@ -186,11 +186,12 @@ pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incomi
     debug_assert!(count <= limits.queries);
     let found = service.within(deadline, service.engine().search(&serving, Ask { deadline, ..ask })).await?;
     let request_id = incoming.id.0.to_string();
+    let documents = Documents { urls: service.options().derive_urls };
     let body = blocking(move || {
         let body = SearchResponse {
             index: IndexFacts::of(&serving),
             timings: TimingsMs::of(&found.timings),
-            results: results(found, &fields),
+            results: results(found, &fields, documents),
             request_id,
         };
         serde_json::to_vec(&body)
@@ -256,10 +257,10 @@ fn matrix(vectors: Vec<Vec<f32>>, dimensions: usize) -> Result<Vectors, Fault> {
     Ok(vectors)
 }
 
-fn results(found: Found, fields: &[Field]) -> Vec<SearchResult> {
+fn results(found: Found, fields: &[Field], documents: Documents) -> Vec<SearchResult> {
     let truncated = |at: usize| found.lengths.get(at).is_some_and(|length| length.truncated);
     let result = |(at, hits): (usize, &Vec<Ranked>)| SearchResult {
-        hits: hits.iter().map(|hit| Hit::of(hit, fields)).collect(),
+        hits: hits.iter().map(|hit| Hit::of(hit, fields, documents)).collect(),
         truncated: truncated(at),
     };
     found.rankings.iter().enumerate().map(result).collect()
@@ -270,7 +271,7 @@ fn title(hit: &Ranked) -> Option<String> {
 }
 
 impl Hit {
-    fn of(ranked: &Ranked, fields: &[Field]) -> Self {
+    fn of(ranked: &Ranked, fields: &[Field], documents: Documents) -> Self {
         let mut hit = Self::default();
         for field in fields {
             match field {
@@ -280,7 +281,7 @@ impl Hit {
                 Field::Title => hit.title = Some(title(ranked)),
                 Field::Text => hit.text = Some(ranked.passage.text.clone()),
                 Field::Contents => hit.contents = Some(ranked.passage.contents().into_owned()),
-                Field::Url => hit.url = Some(title(ranked).as_deref().map(url)),
+                Field::Url => hit.url = Some(documents.url_of(ranked)),
             }
         }
         hit
@@ -317,13 +318,13 @@ impl TimingsMs {
 pub(super) async fn get_passage(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
     let id = incoming.part("id").to_owned();
     let serving = service.serving();
+    let documents = Documents { urls: service.options().derive_urls };
     let body = blocking(move || {
         let found = passage(&serving, &id)?;
         let hit = found.ok_or_else(|| Fault::new(Code::NotFound, format!("no passage has the id {id:?}")))?;
-        let title = title(&hit);
         Ok::<_, Fault>(serde_json::to_vec(&PassageResponse {
-            url: title.as_deref().map(url),
-            title,
+            url: documents.url_of(&hit),
+            title: title(&hit),
             contents: hit.passage.contents().into_owned(),
             row: hit.row,
             id: hit.passage.id,

@@ -16,6 +16,13 @@ const SECONDS: [f64; 15] =
     [0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0];
 const TEXTS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
+/// Why a request is refused for load.
+const SHED: [&str; 5] = ["in_flight", "queue", "wait", "memory", "draining"];
+/// How a batch is lost.
+const FAILURES: [&str; 3] = ["error", "panic", "hang"];
+/// What becomes of a new generation.
+const SWAPS: [&str; 2] = ["served", "refused"];
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     route: String,
@@ -148,6 +155,16 @@ impl Metrics {
         own.register("ready", "1 when requests are answered", self.ready.clone());
         own.register("page_in_bytes", "Bytes of the index read ahead so far", self.page_in.clone());
         own.register("page_in_total_bytes", "Bytes of the index", self.page_in_total.clone());
+        // A counter that is born at 1 has not increased, as Prometheus sees it.
+        for reason in SHED {
+            self.shed.get_or_create(&Reason { reason });
+        }
+        for kind in FAILURES {
+            self.worker_failures.get_or_create(&Kind { kind });
+        }
+        for outcome in SWAPS {
+            self.swaps.get_or_create(&OutcomeOf { outcome });
+        }
         registry.register("process_resident_memory_bytes", "Memory of the process", self.resident.clone());
         registry.register("process_open_fds", "Open file descriptors", self.descriptors.clone());
         registry.register("process_cpu_seconds", "Processor time of the process since it started", self.cpu.clone());

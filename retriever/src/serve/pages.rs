@@ -26,6 +26,8 @@ pub(super) async fn file(Path(name): Path<String>) -> Result<Response, Fault> {
     match name.as_str() {
         "search.js" => Ok(page(script, include_str!("pages/search.js"))),
         "docs.js" => Ok(page(script, include_str!("pages/docs.js"))),
+        "common.js" => Ok(page(script, include_str!("pages/common.js"))),
+        "schema.js" => Ok(page(script, include_str!("pages/schema.js"))),
         "pages.css" => Ok(page("text/css; charset=utf-8", include_str!("pages/pages.css"))),
         _ => Err(Fault::new(Code::NotFound, "no such file")),
     }

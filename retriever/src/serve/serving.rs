@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use crate::embed::InputKind;
-use crate::serve::dialects::title_of;
+use crate::serve::dialects::{URN, title_of};
 use crate::serve::engine::{Model, TextEncoder};
+use crate::serve::perform::passage;
 use crate::serve::titles::Titles;
 use crate::{Ranked, Result, Retriever};
 
@@ -80,6 +81,9 @@ impl Serving {
     /// A damaged passage.
     pub(super) fn page(&self, url: &str) -> Result<Option<Vec<Ranked>>> {
         let corpus = self.retriever.corpus();
+        if let Some(id) = url.strip_prefix(URN) {
+            return Ok(passage(self, id)?.map(|hit| vec![hit]));
+        }
         let Some(title) = title_of(url) else { return Ok(None) };
         if self.titles.get().is_none() {
             // Two may read at once; the first to be done is kept.

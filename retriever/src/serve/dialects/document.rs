@@ -22,10 +22,19 @@ impl Documents {
         if passage.title.is_some() {
             document.insert("title".into(), passage.display_title().into());
         }
-        if self.urls {
-            document.insert("url".into(), url(passage.display_title()).into());
+        if let Some(url) = self.url_of(hit) {
+            document.insert("url".into(), url.into());
         }
         Value::Object(document)
+    }
+
+    /// The address of the page that the title names, or a name of our own for a passage without a title; where documents
+    /// have addresses.
+    pub fn url_of(self, hit: &Ranked) -> Option<String> {
+        self.urls.then(|| match hit.passage.display_title() {
+            "" => format!("{URN}{}", hit.passage.id),
+            title => url(title),
+        })
     }
 
     /// `document` and `score`.
@@ -43,6 +52,9 @@ impl Documents {
         hits.iter().map(|hit| if scores { self.scored(hit) } else { self.of(hit) }).collect()
     }
 }
+
+/// Before the id of a passage that no page on the web stands for.
+pub(in crate::serve) const URN: &str = "urn:hindsearch:passage:";
 
 const WIKI: &str = "https://en.wikipedia.org/wiki/";
 

@@ -38,7 +38,7 @@ use super::fault::{Fault, Style};
 use super::incoming::Incoming;
 use super::options::Limits;
 use crate::Ranked;
-pub(super) use document::{Documents, title_of, url};
+pub(super) use document::{Documents, URN, title_of};
 pub(super) use union::UNION;
 
 /// All dialects: the router, the description of the interface and the tests go by this table.
