@@ -157,13 +157,13 @@ impl Metrics {
         own.register("page_in_total_bytes", "Bytes of the index", self.page_in_total.clone());
         // A counter that is born at 1 has not increased, as Prometheus sees it.
         for reason in SHED {
-            self.shed.get_or_create(&Reason { reason });
+            drop(self.shed.get_or_create(&Reason { reason }));
         }
         for kind in FAILURES {
-            self.worker_failures.get_or_create(&Kind { kind });
+            drop(self.worker_failures.get_or_create(&Kind { kind }));
         }
         for outcome in SWAPS {
-            self.swaps.get_or_create(&OutcomeOf { outcome });
+            drop(self.swaps.get_or_create(&OutcomeOf { outcome }));
         }
         registry.register("process_resident_memory_bytes", "Memory of the process", self.resident.clone());
         registry.register("process_open_fds", "Open file descriptors", self.descriptors.clone());

@@ -32,6 +32,8 @@ pub struct Service {
     active: AtomicUsize,
     /// Why the index cannot be trusted, if it cannot.
     trouble: Mutex<Option<String>>,
+    /// Why the newest generation was refused, so that the log says it once.
+    refusal: Mutex<String>,
 }
 
 /// Whether requests are answered, and what is known about it.
@@ -58,6 +60,7 @@ impl Service {
             draining: AtomicBool::new(false),
             active: AtomicUsize::new(0),
             trouble: Mutex::default(),
+            refusal: Mutex::default(),
             serving: ArcSwap::from_pointee(serving),
             metrics,
             options,
@@ -173,9 +176,14 @@ impl Service {
             Ok(None) => *lock(&self.trouble) = serving.changed_file().map(changed),
             // A new generation that is damaged, or of a model that is not here, does not disturb the one that is served.
             Err(error) => {
-                self.metrics.swapped("refused");
                 *lock(&self.trouble) = serving.changed_file().map(changed);
-                super::log::event("swap_refused", &[("error", error.to_string().into())]);
+                let mut known = lock(&self.refusal);
+                let refusal = error.to_string();
+                if *known != refusal {
+                    self.metrics.swapped("refused");
+                    super::log::event("swap_refused", &[("error", refusal.as_str().into())]);
+                    *known = refusal;
+                }
             }
         }
         self.metrics.ready.set(i64::from(self.readiness() == Readiness::Ready));
