@@ -14,6 +14,7 @@ use hindsearch_indexes::Interrupt;
 use lru::LruCache;
 use tokio::sync::oneshot;
 
+use super::cost::Cost;
 use super::crew::{Trade, lock};
 use crate::Result;
 use crate::embed::{Embedded, Embedder, InputKind, TextLength};
@@ -21,8 +22,6 @@ use crate::serve::{Fault, Metrics};
 
 /// Texts that a request may have in a window before the next request's turn.
 const TURN: usize = 8;
-/// Weight of the newest measurement in the running mean of a text's cost.
-const NEWEST: f64 = 0.1;
 
 /// Who turns texts into vectors: a model here, or another one elsewhere.
 pub trait TextEncoder: Send + Sync {
@@ -153,8 +152,8 @@ pub(super) struct Embedding {
     window: usize,
     threads: usize,
     bounds: Bounds,
-    /// Running mean, as bits of an `f64`; 0 until something was measured.
-    seconds_a_text: AtomicU64,
+    /// Of a text, to one thread.
+    cost: Cost,
     metrics: Arc<Metrics>,
 }
 
@@ -191,7 +190,7 @@ impl Embedding {
             window,
             threads,
             bounds,
-            seconds_a_text: AtomicU64::new(0),
+            cost: Cost::default(),
             metrics,
         }
     }
@@ -261,8 +260,7 @@ impl Embedding {
     }
 
     fn duration_of(&self, texts: usize) -> Duration {
-        let seconds = f64::from_bits(self.seconds_a_text.load(Ordering::Relaxed));
-        Duration::from_secs_f64(texts as f64 * seconds / self.threads.max(1) as f64)
+        self.cost.of(texts) / self.threads.max(1) as u32
     }
 
     /// Texts that wait for their turn.
@@ -344,11 +342,17 @@ pub(super) struct Encoding {
 }
 
 impl Encoding {
-    fn run(&self, texts: Vec<String>) -> Result<Vec<TextVector>, Fault> {
+    fn run(&self, texts: Vec<String>, metrics: &Metrics) -> Result<Vec<TextVector>, Fault> {
         let count = texts.len();
         let encoded = catch_unwind(AssertUnwindSafe(|| self.model.encoder.encode(texts, self.kind)))
-            .map_err(|panic| Fault::panicked(&*panic))?
-            .map_err(|error| Fault::from(&error))?;
+            .map_err(|panic| {
+                metrics.worker_failed("panic");
+                Fault::panicked(&*panic)
+            })?
+            .map_err(|error| {
+                metrics.worker_failed("error");
+                Fault::from(error)
+            })?;
         if encoded.vectors.len() != count || encoded.lengths.len() != count {
             return Err(Fault::internal(format!("{} vectors came back for {count} texts", encoded.vectors.len())));
         }
@@ -385,7 +389,7 @@ impl Trade for Embedding {
         let begun = Instant::now();
         let count = work.texts.len();
         self.metrics.batch("embed", count);
-        let outcome = match work.run(work.texts.clone()) {
+        let outcome = match work.run(work.texts.clone(), &self.metrics) {
             Ok(vectors) => vectors.into_iter().map(Ok).collect(),
             // One text may be at fault; the others' requests shall not pay for it.
             Err(_) if count > 1 => {
@@ -393,10 +397,7 @@ impl Trade for Embedding {
             }
             Err(fault) => vec![Err(fault)],
         };
-        let cost = begun.elapsed().as_secs_f64() / count as f64;
-        let mean = f64::from_bits(self.seconds_a_text.load(Ordering::Relaxed));
-        let mean = if mean == 0.0 { cost } else { mean + NEWEST * (cost - mean) };
-        self.seconds_a_text.store(mean.to_bits(), Ordering::Relaxed);
+        self.cost.measured(begun.elapsed(), count);
         outcome
     }
 

@@ -5,7 +5,9 @@
 //! | Whose text is embedded next, and is it worth waiting? | `embedding` |
 //! | Which queries share a pass over the index? | `scanning` |
 //! | What if the work panics or hangs? | `crew` |
+//! | How long will it take? | `cost` |
 
+mod cost;
 mod crew;
 mod embedding;
 mod scanning;
@@ -51,7 +53,7 @@ impl Default for EngineOptions {
             search_threads: 0,
             queued_texts: 16_384,
             queue_wait: Duration::from_secs(5),
-            patience: Duration::from_secs(30),
+            patience: Duration::from_secs(120),
         }
     }
 }
@@ -129,7 +131,7 @@ impl Engine {
         let bounds = Bounds { texts: options.queued_texts, wait: options.queue_wait };
         let embedding = Embedding::new(options.window.max(1), options.windows.max(1), bounds, Arc::clone(&metrics));
         let embedding = Arc::new(embedding);
-        let scanning = Arc::new(Scanning::new(options.search_threads, Arc::clone(&metrics)));
+        let scanning = Arc::new(Scanning::new(options.search_threads, options.queue_wait, Arc::clone(&metrics)));
         Ok(Self {
             encoders: Crew::start(Arc::clone(&embedding), "embed queries", options.windows.max(1))?,
             searchers: Crew::start(Arc::clone(&scanning), "search the index", 1)?,
@@ -147,6 +149,7 @@ impl Engine {
     pub async fn search(&self, serving: &Arc<Serving>, ask: Ask) -> Result<Found, Fault> {
         let begun = Instant::now();
         let mut timings = Timings::default();
+        self.scanning.admit()?;
         let (vectors, lengths) = match ask.queries {
             Queries::Texts(texts) => {
                 let done =
@@ -220,7 +223,7 @@ impl Engine {
 
     /// The time that they will take.
     pub fn time_to_drain(&self) -> Duration {
-        self.embedding.time_to_drain()
+        self.embedding.time_to_drain().max(self.scanning.time_to_drain())
     }
 
     /// Gives up threads that hang and hires others; to be called every now and then.

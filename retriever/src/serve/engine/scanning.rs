@@ -2,15 +2,21 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use hindsearch_indexes::{Hit, SearchParams, Vectors};
 use tokio::sync::oneshot;
 
+use super::cost::Cost;
 use super::crew::{Trade, lock};
 use crate::serve::{Fault, Metrics, Serving};
 
-/// Queries that share a pass; as many as the exact index scores at once.
-pub(super) const PASS: usize = 256;
+/// Most queries that share a pass; as many as the exact index scores at once.
+const MOST: usize = 256;
+/// Fewest queries that a pass has room for, however long it takes.
+const FEWEST: usize = 8;
+/// How long a pass should take at most, so that others get their turn.
+const TURN: Duration = Duration::from_secs(1);
 
 /// What makes searches fit into one pass.
 #[derive(Clone)]
@@ -55,19 +61,49 @@ pub(super) struct Scanning {
     waiting: Mutex<Waiting>,
     more: Condvar,
     threads: usize,
+    longest_wait: Duration,
+    /// Of a query, to the whole crew.
+    cost: Cost,
     metrics: Arc<Metrics>,
 }
 
 impl Scanning {
     /// Each pass takes `threads` threads; 0 is one a core.
-    pub fn new(threads: usize, metrics: Arc<Metrics>) -> Self {
-        Self { waiting: Mutex::default(), more: Condvar::new(), threads, metrics }
+    pub fn new(threads: usize, longest_wait: Duration, metrics: Arc<Metrics>) -> Self {
+        let (waiting, more, cost) = (Mutex::default(), Condvar::new(), Cost::default());
+        Self { waiting, more, threads, longest_wait, cost, metrics }
+    }
+
+    /// Refuses a search whose turn would come too late.
+    pub fn admit(&self) -> Result<(), Fault> {
+        let wait = self.time_to_drain();
+        if wait <= self.longest_wait {
+            return Ok(());
+        }
+        self.metrics.shed("wait");
+        let (seconds, most) = (wait.as_secs_f64(), self.longest_wait);
+        Err(Fault::overloaded(format!("searches wait {seconds:.1} s for the index, at most {most:?} is allowed"), wait))
+    }
+
+    /// The time that all queries which wait will take.
+    pub fn time_to_drain(&self) -> Duration {
+        self.cost.of(lock(&self.waiting).jobs.iter().map(|job| job.queries.len()).sum())
+    }
+
+    /// Queries that may share a pass, as long as one takes.
+    fn room(&self) -> usize {
+        match self.cost.seconds() {
+            0.0 => MOST,
+            seconds => ((TURN.as_secs_f64() / seconds) as usize).clamp(FEWEST, MOST),
+        }
     }
 
     /// The hits of each query, in order. A large request takes its turns one pass at a time.
     pub async fn search(&self, scan: Scan, queries: &[Arc<[f32]>]) -> Result<Rankings, Fault> {
         let mut rankings = Vec::with_capacity(queries.len());
-        for pass in queries.chunks(PASS) {
+        let mut left = queries;
+        while !left.is_empty() {
+            let pass = left.split_off(..self.room().min(left.len())).unwrap_or_default();
             let (answer, rows) = oneshot::channel();
             lock(&self.waiting).jobs.push_back(Job { scan: scan.clone(), queries: pass.to_vec(), answer });
             self.more.notify_one();
@@ -104,13 +140,14 @@ impl Trade for Scanning {
                 None => waiting = self.more.wait(waiting).unwrap_or_else(PoisonError::into_inner),
             }
         };
+        let room = self.room();
         let mut taken = vec![first];
         let mut count = taken[0].queries.len();
         for job in std::mem::take(&mut waiting.jobs) {
             if job.answer.is_closed() {
                 continue;
             }
-            if taken[0].scan.fits(&job.scan) && count + job.queries.len() <= PASS {
+            if taken[0].scan.fits(&job.scan) && count + job.queries.len() <= room {
                 count += job.queries.len();
                 taken.push(job);
             } else {
@@ -137,7 +174,8 @@ impl Trade for Scanning {
     }
 
     fn run(&self, work: Pass) -> Self::Outcome {
-        self.metrics.batch("search", work.queries.len());
+        let (begun, count) = (Instant::now(), work.queries.len());
+        self.metrics.batch("search", count);
         let index = work.scan.serving.retriever().index();
         let values: Vec<f32> = work.queries.iter().flat_map(|query| query.iter().copied()).collect();
         let queries = Vectors::new(index.dimensions(), values)?;
@@ -146,6 +184,7 @@ impl Trade for Scanning {
             Some(rows) => index.search_rows(&queries, rows, *top_k),
             None => index.search(&queries, &SearchParams { top_k: *top_k, threads: work.threads, effort: *effort }),
         };
+        self.cost.measured(begun.elapsed(), count);
         Ok(found?)
     }
 
