@@ -393,7 +393,7 @@ impl Trade for Embedding {
             Ok(vectors) => vectors.into_iter().map(Ok).collect(),
             // One text may be at fault; the others' requests shall not pay for it.
             Err(_) if count > 1 => {
-                work.texts.iter().map(|text| Ok(work.run(vec![text.clone()])?.swap_remove(0))).collect()
+                work.texts.iter().map(|text| Ok(work.run(vec![text.clone()], &self.metrics)?.swap_remove(0))).collect()
             }
             Err(fault) => vec![Err(fault)],
         };
