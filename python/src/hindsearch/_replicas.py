@@ -39,7 +39,7 @@ class Replicas:
         """The replica that can be tried soonest, and the seconds until then. With 0 seconds the try is the caller's; `resume` says when
         each replica that failed this caller may be tried again by it."""
         with self._lock:
-            self._turn += 1
+            self._turn += not resume  # a caller's later tries leave the others' turns alone
             first = self._turn % len(self.all)
 
             def wait(replica: Replica) -> float:

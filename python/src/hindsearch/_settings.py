@@ -90,9 +90,9 @@ class Base:
         max_connections: requests in flight at once; further ones wait within their timeout.
         ca_file: PEM file of the certificates to trust, instead of the system's.
         """
+        if not url or not isinstance(url, (str, Sequence)):
+            raise InvalidInput(f"`url` must be a URL or a list of them, found `{url}`")
         addresses = tuple(Address.parse(one) for one in ([url] if isinstance(url, str) else url))
-        if not addresses:
-            raise InvalidInput("expected at least one URL, found none")
         _positive(timeout=timeout, max_connections=max_connections)
         if attempt_timeout is not None:
             _positive(attempt_timeout=attempt_timeout)

@@ -37,9 +37,7 @@ class AsyncClient(Base):
         exclude_ids: Iterable[str] | None = None,
     ) -> list[Result]:
         """See `Client.search`."""
-        return await self._run(
-            _calls.search(queries, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids)
-        )
+        return await self._run(_calls.search(queries, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids))
 
     async def search_vectors(
         self,
@@ -52,9 +50,7 @@ class AsyncClient(Base):
         exclude_ids: Iterable[str] | None = None,
     ) -> list[Result]:
         """See `Client.search_vectors`."""
-        return await self._run(
-            _calls.search_vectors(vectors, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids)
-        )
+        return await self._run(_calls.search_vectors(vectors, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids))
 
     async def passage(self, id: str) -> Passage:
         """See `Client.passage`."""

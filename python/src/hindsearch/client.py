@@ -43,7 +43,8 @@ class Client(Base):
         Args:
             top_k: hits a query, 1 to 1,000; the server's default without it.
             effort: candidates that an approximate index walks; more finds more and takes longer. Exact indexes ignore it.
-            fields: what hits hold: `id`, `row`, `score`, `title`, `text`, `contents`, `url`; the first, third to fifth without it.
+            fields: what hits hold: `id`, `row`, `score`, `title`, `text`, `contents`, `url`;
+                `id`, `title`, `text` and `score` without it.
             ids: search among these passages only.
             exclude_ids: leave these passages out.
         """
@@ -60,9 +61,7 @@ class Client(Base):
         exclude_ids: Iterable[str] | None = None,
     ) -> list[Result]:
         """As `search`, with query vectors instead of texts: lists of numbers, or a matrix of shape (queries, dimensions)."""
-        return self._run(
-            _calls.search_vectors(vectors, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids)
-        )
+        return self._run(_calls.search_vectors(vectors, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids))
 
     def passage(self, id: str) -> Passage:
         """The passage with this id; `NotFound` when the corpus has none."""

@@ -1,7 +1,8 @@
 """Every error that the clients raise.
 
-Each carries `code` (the server's word, or the client's own where no answer came), `message`, `request_id` (find it in the server's
-log), `status` (HTTP, `None` without an answer), `url` and `retry_after` (seconds, when the server or an open circuit named them).
+Each carries `code` (the server's word, or the client's own where no answer came), `message`, `request_id` (find it in the
+server's log), `status` (HTTP, `None` without an answer), `url` and `retry_after` (seconds, when the server or an open circuit
+named them).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class HindsearchRetriever(BaseRetriever):
         """`options` go to LlamaIndex's own `BaseRetriever`."""
         self._client = client
         self._async_client = client.asynchronous()
-        self._search = {"top_k": top_k, "effort": effort}
+        self._search: dict[str, Any] = {"top_k": top_k, "effort": effort}
         super().__init__(**options)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -11,6 +11,8 @@ from .client import Client
 from .errors import InvalidInput
 from .types import Hit
 
+MAX_QUERY = 64 * 1024
+"""The server's limit, in bytes."""
 DESCRIPTION = "Searches a collection of passages and returns those nearest in meaning to the query."
 
 
@@ -35,23 +37,20 @@ def search_tool(api: str = "chat", *, name: str = "search", description: str = D
 
 
 def run_tool_call(client: Client, call: Any, *, top_k: int | None = None) -> dict[str, Any]:
-    """Executes a model's call of the tool and returns the message that answers it, in the form of the API that the call came from.
+    """Executes a model's call of the tool and returns the message that answers it, in the form of the API that it came from.
 
-    `call` is an item of `message.tool_calls` (chat) or of `response.output` (responses), as the SDK's object or as a dictionary.
-    What the model did wrong is told to the model; a failing server raises, and its message never reaches the model.
+    `call` is an item of `message.tool_calls` (chat) or of `response.output` (responses), as the SDK's object or as a
+    dictionary. Arguments that the model got wrong are told to the model; everything else raises, so that the text of a failure
+    never passes for a passage.
     """
-    try:
-        return _reply(call, render(client.search(_query(call), top_k=top_k)[0].hits))
-    except InvalidInput as error:
-        return _reply(call, f"Error: {error.message}")
+    query, wrong = _query(call)
+    return _reply(call, wrong or render(client.search(query, top_k=top_k)[0].hits))
 
 
 async def run_tool_call_async(client: AsyncClient, call: Any, *, top_k: int | None = None) -> dict[str, Any]:
     """`run_tool_call` for asyncio."""
-    try:
-        return _reply(call, render((await client.search(_query(call), top_k=top_k))[0].hits))
-    except InvalidInput as error:
-        return _reply(call, f"Error: {error.message}")
+    query, wrong = _query(call)
+    return _reply(call, wrong or render((await client.search(query, top_k=top_k))[0].hits))
 
 
 def render(hits: Iterable[Hit]) -> str:
@@ -63,16 +62,18 @@ def render(hits: Iterable[Hit]) -> str:
     return "\n\n".join(passages) or "No passages found."
 
 
-def _query(call: Any) -> str:
+def _query(call: Any) -> tuple[str, str | None]:
+    """The query, and what is wrong with the arguments, in words for the model."""
     function = _get(call, "function")
     try:
         arguments = json.loads(_get(call if function is None else function, "arguments"))
-    except (RecursionError, TypeError, ValueError):
-        raise InvalidInput("the arguments are not JSON") from None
-    query = arguments.get("query") if isinstance(arguments, dict) else None
-    if not isinstance(query, str) or not query.strip():
-        raise InvalidInput("`query` must be a string that is not empty")
-    return query
+        query = arguments["query"]
+        size = len(query.encode())
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return "", 'Error: the arguments must be JSON like {"query": "..."}'
+    if not query.strip() or size > MAX_QUERY:
+        return "", f"Error: `query` must hold 1 to {MAX_QUERY} bytes and more than blanks"
+    return query, None
 
 
 def _reply(call: Any, text: str) -> dict[str, Any]:
