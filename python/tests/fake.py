@@ -23,10 +23,12 @@ class FakeServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, token=None, port=0):
-        super().__init__(("127.0.0.1", port), _Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}"
-        self.token = token
+    def __init__(self, tls=None):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.server_port}"
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
+        self.token = None
         self.faults = []
         self.requests = []  # (path, headers, parsed body) in order of arrival
         self.connections = set()
@@ -58,6 +60,7 @@ def abort(connection):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def setup(self):
         super().setup()

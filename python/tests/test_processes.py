@@ -95,16 +95,15 @@ def test_a_thousand_tasks_stay_within_the_cap(fake):
     assert len(fake.connections) <= 8
 
 
-def test_a_call_that_finds_no_free_connection_times_out(fake):
-    fake.faults = [faults.hang]
-    client = hindsearch.Client(fake.url, timeout=0.5, max_connections=1, retries=0)
-    other = threading.Thread(target=lambda: pytest.raises(hindsearch.Timeout, client.search, "radium"))
-    other.start()
-    while not fake.requests:
-        time.sleep(0.01)
-    slow = hindsearch.Client(fake.url, max_connections=1)
-    assert slow.search("radium")  # another client has slots of its own
-    other.join()
+def test_waiting_for_a_free_connection_counts_in_the_deadline(connect, fake):
+    fake.faults = [faults.hang] * 99
+    client = connect(fake.url, timeout=0.5, max_connections=1, retries=0)
+    start = time.monotonic()
+    with ThreadPoolExecutor(20) as pool:
+        calls = [pool.submit(client.search, "radium") for _ in range(20)]
+        assert all(isinstance(call.exception(), hindsearch.Timeout) for call in calls)
+    assert time.monotonic() - start < 5  # one after the other would take 10
+    fake.faults = []
     assert client.search("radium")  # the slot came back
 
 
