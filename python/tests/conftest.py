@@ -1,20 +1,28 @@
 """The servers and clients that the tests share.
 
-`HINDSEARCH_BIN` (a `hindsearch` program) and `HINDSEARCH_INDEX` (an index of `examples/data/corpus.jsonl`) let the tests of
-`test_contract.py` and of the README also run against the real server; without them those runs are skipped, and say so.
+`--program` (a `hindsearch` program) and `--index` (an index of `examples/data/corpus.jsonl`) let the tests of the contract, of
+the adapters and of the README also run against the real server; without them those runs are skipped, and say so. Both paths are
+seen from the repository's root.
 """
 
 import asyncio
 import inspect
 import json
-import os
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from fake import FakeServer
 
 import hindsearch
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--program", help="the `hindsearch` program to test against")
+    parser.addoption("--index", help="the index that it serves")
 
 
 @pytest.fixture
@@ -59,17 +67,19 @@ def connect(request):
 
 
 @pytest.fixture(scope="session")
-def real():
+def real(pytestconfig):
     """The URL of a real server, started for these tests."""
-    program, index = os.environ.get("HINDSEARCH_BIN"), os.environ.get("HINDSEARCH_INDEX")
+    program, index = pytestconfig.getoption("program"), pytestconfig.getoption("index")
     if not program or not index:
-        pytest.skip("NOT RUN AGAINST THE REAL SERVER: set HINDSEARCH_BIN and HINDSEARCH_INDEX")
-    server = subprocess.Popen([program, "--json", "serve", index, "--port", "0"], stdout=subprocess.PIPE, text=True)
-    try:
-        yield json.loads(server.stdout.readline())["address"]
-    finally:
-        server.terminate()
-        assert server.wait(30) == 0
+        pytest.skip("NOT RUN AGAINST THE REAL SERVER: it needs --program and --index")
+    command = [ROOT / program, "--json", "serve", ROOT / index, "--port", "0", "--no-access-log"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    line = server.stdout.readline()
+    assert line, f"`{program} serve {index}` ended with {server.wait(30)} before it served; its own words are above"
+    yield json.loads(line)["address"]
+    server.terminate()
+    assert server.wait(30) == 0
+    server.stdout.close()
 
 
 @pytest.fixture(params=["fake", "real"])

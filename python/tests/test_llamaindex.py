@@ -34,7 +34,9 @@ def test_a_query_engine_answers_from_its_nodes(service):
 
     it = retriever(service, top_k=2)
     answer = RetrieverQueryEngine.from_args(it, llm=MockLLM()).query("Who discovered radium?")
-    assert [source.node.node_id for source in answer.source_nodes] == [node.node_id for node in it.retrieve("Who discovered radium?")]
+    assert [source.node.node_id for source in answer.source_nodes] == [
+        node.node_id for node in it.retrieve("Who discovered radium?")
+    ]
     assert it.retrieve("Who discovered radium?")[0].text in str(answer)  # the mock model repeats its prompt
 
 

@@ -34,8 +34,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """`read` turns the answers' JSON, in the order of the requests, into the call's result; it raises `LookupError`, `TypeError` or
-    `ValueError` on an answer of another shape."""
+    """`read` turns the answers' JSON, in the order of the requests, into the call's result.
+
+    It raises `LookupError`, `TypeError`, `ValueError` or `AttributeError` on an answer of another shape.
+    """
 
     requests: list[Request]
     read: Callable[[list[Any]], T]
@@ -104,7 +106,7 @@ def _search(key: str, items: list[Any], rest: dict[str, Any]) -> Call[list[Resul
 
 
 def _bodies(key: str, items: list[Any], rest: dict[str, Any]) -> Iterator[bytes]:
-    """JSON bodies that hold all items in order, each within the server's limits. An item too long alone is for the server to refuse."""
+    """JSON bodies that hold all items in order, each within the server's limits. An item too long alone is left to the server."""
     head = b"{%s%s:[" % (b"".join(_json(name) + b":" + _json(value) + b"," for name, value in rest.items()), _json(key))
     batch: list[bytes] = []
     size = len(head) + 2

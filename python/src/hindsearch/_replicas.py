@@ -36,8 +36,10 @@ class Replicas:
         self._lock = threading.Lock()
 
     def pick(self, now: float, resume: Mapping[Replica, float]) -> tuple[Replica, float]:
-        """The replica that can be tried soonest, and the seconds until then. With 0 seconds the try is the caller's; `resume` says when
-        each replica that failed this caller may be tried again by it."""
+        """The replica that can be tried soonest, and the seconds until then. With 0 seconds the try is the caller's.
+
+        `resume` says when each replica that failed this caller may be tried again by it.
+        """
         with self._lock:
             self._turn += not resume  # a caller's later tries leave the others' turns alone
             first = self._turn % len(self.all)

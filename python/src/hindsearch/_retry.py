@@ -1,6 +1,6 @@
 """How a call reaches its answer, without any I/O: generators that ask for an `Attempt` or a `Pause` and are sent the outcome.
 
-The blocking and the asyncio client each drive them with a loop of a few lines, so tries, failover and errors are the same in both.
+The blocking and the asyncio client each drive them with a loop of a few lines, so tries, failover and errors are the same.
 """
 
 from __future__ import annotations
@@ -195,12 +195,12 @@ def _retry_after(value: str | None) -> float | None:
     if value is None:
         return None
     try:
-        return max(0.0, float(int(value)))
+        return max(0.0, float(value))
     except ValueError:
         pass
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from .errors import InvalidInput
@@ -18,7 +17,7 @@ class Token:
 
     def __init__(self, value: str) -> None:
         # http.client would print a token that cannot be a header.
-        if not value or not all("!" <= letter <= "~" for letter in value):
+        if not value or not _visible(value):
             raise InvalidInput("`token` must be visible ASCII characters without blanks")
         self.value = value
 
@@ -46,7 +45,7 @@ class Address:
             raise InvalidInput(f"expected a URL like `http://127.0.0.1:8000`, found `{url}`") from None
         if parts.username is not None or parts.password is not None:
             raise InvalidInput("the URL holds a user name or password: pass `token=` instead")
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or not url.isascii():
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or not _visible(url):
             raise InvalidInput(f"expected a URL like `http://127.0.0.1:8000`, found `{url}`")
         tls = parts.scheme == "https"
         return cls(parts.geturl(), tls, parts.hostname, port or (443 if tls else 80), parts.netloc, parts.path)
@@ -117,7 +116,11 @@ class Base:
         self._start()
 
 
-def _positive(**values: Any) -> None:
+def _positive(**values: float) -> None:
     for name, value in values.items():
-        if not value > 0:
-            raise InvalidInput(f"`{name}` must be above 0, found `{value}`")
+        if not 0 < value <= 1e6:
+            raise InvalidInput(f"`{name}` must be above 0 and at most 1,000,000, found `{value}`")
+
+
+def _visible(text: str) -> bool:
+    return all("!" <= letter <= "~" for letter in text)

@@ -58,9 +58,10 @@ class Connection:
 
     async def _head(self) -> tuple[int, str, http.client.HTTPMessage]:
         head = io.BytesIO(await self._reader.readuntil(b"\r\n\r\n"))
-        version, status = (head.readline().decode("latin-1").split(None, 2) + ["", ""])[:2]
-        if not version.startswith("HTTP/1.") or not status.isdigit():
-            raise http.client.BadStatusLine(head.getvalue()[:80].decode("latin-1"))
+        line = head.readline().decode("latin-1")
+        version, status = (line.split(None, 2) + ["", ""])[:2]
+        if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit()):
+            raise http.client.BadStatusLine(line[:80])
         return int(status), version, http.client.parse_headers(head)
 
     async def _chunks(self) -> bytes:

@@ -22,8 +22,9 @@ T = TypeVar("T")
 class AsyncClient(Base):
     """`Client` for asyncio: the same methods, to be awaited.
 
-    Any number of tasks may share one; `max_connections` of their requests are in flight at once. Cancelling a call closes its
-    connection, so that the server stops working on it. Each event loop has connections of its own, which `aclose` or `async with` close.
+    Any number of tasks may share one; `max_connections` of their calls are in flight at once. Cancelling a call closes its
+    connection, so that the server stops working on it. Each event loop has connections of its own, which `aclose` or
+    `async with` close.
     """
 
     async def search(
@@ -37,7 +38,9 @@ class AsyncClient(Base):
         exclude_ids: Iterable[str] | None = None,
     ) -> list[Result]:
         """See `Client.search`."""
-        return await self._run(_calls.search(queries, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids))
+        return await self._run(
+            _calls.search(queries, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids)
+        )
 
     async def search_vectors(
         self,
@@ -50,7 +53,9 @@ class AsyncClient(Base):
         exclude_ids: Iterable[str] | None = None,
     ) -> list[Result]:
         """See `Client.search_vectors`."""
-        return await self._run(_calls.search_vectors(vectors, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids))
+        return await self._run(
+            _calls.search_vectors(vectors, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids)
+        )
 
     async def passage(self, id: str) -> Passage:
         """See `Client.passage`."""

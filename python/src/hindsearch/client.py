@@ -61,7 +61,9 @@ class Client(Base):
         exclude_ids: Iterable[str] | None = None,
     ) -> list[Result]:
         """As `search`, with query vectors instead of texts: lists of numbers, or a matrix of shape (queries, dimensions)."""
-        return self._run(_calls.search_vectors(vectors, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids))
+        return self._run(
+            _calls.search_vectors(vectors, top_k=top_k, effort=effort, fields=fields, ids=ids, exclude_ids=exclude_ids)
+        )
 
     def passage(self, id: str) -> Passage:
         """The passage with this id; `NotFound` when the corpus has none."""
