@@ -9,4 +9,4 @@ if [ -z "${VENV:-}" ]; then
 fi
 "${PYTHON:-python3}" -m venv "$VENV"
 "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[test]"
-"$VENV/bin/python" -m pytest "$@"
+"$VENV/bin/python" -m pytest -c pyproject.toml tests "$@"
