@@ -9,6 +9,7 @@ import socket
 import struct
 import threading
 from array import array
+from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
@@ -31,7 +32,7 @@ class FakeServer(ThreadingHTTPServer):
         self.token = None
         self.faults = []
         self.requests = []  # (path, headers, parsed body) in order of arrival
-        self.connections = set()
+        self.connections = Counter()  # requests by the client's port
         self.open = []
         self.stopping = threading.Event()
         self.disconnected = threading.Event()
@@ -76,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.take(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
     def take(self, body):
-        self.server.connections.add(self.client_address)
+        self.server.connections[self.client_address] += 1
         self.server.requests.append((self.path, self.headers, body))
         try:
             fault = self.server.faults.pop(0)

@@ -1,6 +1,7 @@
 """What the clients promise of a server or a network that is not well."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import fake as faults
 import pytest
@@ -205,6 +206,25 @@ def test_the_circuit_opens_after_ten_failures_and_one_probe_closes_it(connect, f
     for _ in range(5):
         assert client.search("radium")
     assert len(fake.requests) == 16
+
+
+def test_one_probe_goes_out_however_many_callers_wait(connect, fake):
+    client = connect(fake.url, retries=0)
+    fake.faults = [faults.status(500)] * 10
+    for _ in range(10):
+        with pytest.raises(hindsearch.ServerError):
+            client.search("radium")
+    with pytest.raises(hindsearch.Unavailable) as caught:
+        client.search("radium")
+    fake.faults = [faults.hang]
+    time.sleep(caught.value.retry_after)
+    with ThreadPoolExecutor(8) as pool:
+        probes = [pool.submit(client.search, "radium") for _ in range(8)]
+        while sum(probe.done() for probe in probes) < 7:
+            time.sleep(0.01)
+        fake.stop()
+    assert all(isinstance(probe.exception(), hindsearch.Unavailable) for probe in probes)
+    assert len(fake.requests) == 11
 
 
 def test_an_open_circuit_is_waited_for_within_the_deadline(connect, fake):

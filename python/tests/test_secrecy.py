@@ -37,7 +37,7 @@ def test_no_representation_shows_it(connect, fake):
 
 def echo(code):
     def fault(handler, body):
-        handler.reply(code, str(handler.headers).encode())
+        handler.reply(code, f"Authorization: {handler.headers['Authorization']}".encode())
 
     return fault
 
