@@ -157,9 +157,10 @@ def top_rows(server, texts):
 
 def visit(server, loads, questions, args, reference):
     """Start a server, warm it up, put the loads on it, stop it: {measurement: figures}."""
-    server.start(args.work / "servers.log")
-    figures = {"start": {"ready_seconds": server.ready_seconds}}
+    figures = {"start": {}}
     try:
+        server.start(args.work / "servers.log")
+        figures["start"]["ready_seconds"] = server.ready_seconds
         if "single" in loads or "group" in loads or "post" in loads:
             rows = top_rows(server, questions.texts[:PROBE])
             reference.setdefault("rows", rows)

@@ -90,7 +90,7 @@ def python_peer(encoder, args, vectors, corpus, inflight=0):
 
 
 def hindsearch(name, args, index):
-    command = [args.hindsearch, "serve", index, "--port", "0", "--json", "--set", f"embed.threads={args.threads}",
+    command = [args.hindsearch, "serve", index, "--port", "0", "--json", "--no-access-log", "--set", f"embed.threads={args.threads}",
                "--set", f"search.threads={args.threads}"]
     return Server(name, command, "/readyz")
 
