@@ -5,8 +5,8 @@
     load_client.py --floor [--connections 16] [--seconds 3]
 
 Line i of BODIES.jsonl is the body of the i-th POST; `wrapped` says that they did not suffice and were sent again. Prints one
-JSON object. Requests a second are those answered within the seconds; latencies (ms) are of all requests sent within them,
-each waited for. An answer other than 200, and a connection lost, is an error. `--floor` measures this client alone,
+JSON object. Requests are sent for so many seconds and each is waited for; requests a second are all that were answered, over the
+time until the last answer; latencies are in ms. An answer other than 200, and a connection lost, is an error. `--floor` measures this client alone,
 against a server that does nothing. One thread, epoll, no library: `client_cpu_ms` is its own cost a request.
 """
 import argparse
@@ -59,7 +59,7 @@ class Load:
         self.address = parts.hostname, parts.port
         self.head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
         self.bodies, self.sent = bodies, 0
-        self.latencies, self.errors, self.in_time = [], Counter(), 0
+        self.latencies, self.errors, self.took = [], Counter(), 0.0
 
     def request(self):
         body = self.bodies[self.sent % len(self.bodies)]
@@ -97,7 +97,7 @@ class Load:
                 outstanding -= 1
                 if status == 200:
                     self.latencies.append(now - connection.started)
-                    self.in_time += now < end
+                    self.took = now - begin
                 elif status:
                     self.errors[f"status {status}"] += 1
                 if now < end:
@@ -114,7 +114,7 @@ class Load:
             return round(1000 * ordered[max(0, math.ceil(share * len(ordered)) - 1)], 3) if ordered else None
 
         return {"connections": connections, "seconds": seconds, "sent": self.sent, "answered": len(ordered),
-                "errors": self.errors.total(), "kinds_of_error": self.errors, "per_second": self.in_time / seconds, "wrapped": self.sent > len(self.bodies),
+                "errors": self.errors.total(), "kinds_of_error": self.errors, "per_second": len(ordered) / self.took if ordered else 0.0, "wrapped": self.sent > len(self.bodies),
                 "p50": percentile(0.5), "p95": percentile(0.95), "p99": percentile(0.99), "max": percentile(1.0),
                 "client_cpu_ms": 1000 * cpu / max(1, self.sent)}
 
