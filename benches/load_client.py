@@ -28,10 +28,10 @@ class Connection:
     def __init__(self, address):
         self.socket = socket.create_connection(address)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.started, self.buffer, self.end = 0.0, b"", 0
+        self.started, self.buffer, self.end, self.waiting = 0.0, b"", 0, False
 
     def send(self, request):
-        self.buffer, self.end = b"", 0
+        self.buffer, self.end, self.waiting = b"", 0, True
         self.started = time.perf_counter()
         self.socket.sendall(request)
 
@@ -50,7 +50,10 @@ class Connection:
             if length is None:
                 raise ConnectionError("an answer without content-length")
             self.end = head + 4 + length
-        return int(self.buffer[9:12]) if len(self.buffer) >= self.end else None
+        if len(self.buffer) < self.end:
+            return None
+        self.waiting = False
+        return int(self.buffer[9:12])
 
 
 class Load:
@@ -84,6 +87,9 @@ class Load:
         while outstanding and time.perf_counter() < end + TIMEOUT:
             for descriptor, _ in poll.poll(1.0):
                 connection = open_connections[descriptor]
+                if not connection.waiting:  # its work is done; a server may hang up on it while others still wait
+                    poll.unregister(descriptor)
+                    continue
                 try:
                     status = connection.receive()
                 except ConnectionError as error:
