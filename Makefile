@@ -2,9 +2,9 @@
 # Needs Rust, Python 3 with pip (for `make setup` only), a C++ compiler and make.
 
 HINDSEARCH := target/release/hindsearch
-FEATURES := --features rten,hub,remote,serve
+FEATURES := --features rten,hub,remote,serve,otlp
 
-.PHONY: quickstart setup build test lint examples deny clean
+.PHONY: quickstart setup build test test-python test-pages lint examples deny clean
 
 quickstart: setup build
 	@sh tools/quickstart.sh $(HINDSEARCH)
@@ -18,6 +18,15 @@ build:
 
 test: setup
 	@sh tools/test.sh $(FEATURES)
+
+# The Python client, with the packages that it adapts to, against a real server.
+test-python: examples
+	VENV="$(CURDIR)/.cache/venv" sh python/test.sh --program target/debug/hindsearch --index .cache/example
+
+# The pages, in a headless Chromium (Debian: chromium, chromium-driver).
+test-pages: setup
+	cargo build --workspace $(FEATURES)
+	python3 tests/pages/run.py --hindsearch target/debug/hindsearch
 
 lint:
 	cargo fmt --all --check

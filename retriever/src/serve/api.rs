@@ -187,6 +187,7 @@ pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incomi
     let found = service.within(deadline, service.engine().search(&serving, Ask { deadline, ..ask })).await?;
     let request_id = incoming.id.0.to_string();
     let documents = Documents { urls: service.options().derive_urls };
+    let stages = found.timings;
     let body = blocking(move || {
         let body = SearchResponse {
             index: IndexFacts::of(&serving),
@@ -196,7 +197,9 @@ pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incomi
         };
         serde_json::to_vec(&body)
     });
-    json(body.await?)
+    let mut response = json(body.await?)?;
+    response.extensions_mut().insert(stages);
+    Ok(response)
 }
 
 /// What a request asks for, with the number of its queries.

@@ -8,7 +8,7 @@
 //! | Which routes are there? | `routes`, `openapi` |
 //! | What do they do? | `api`, `embeddings`, `status`, `mcp`, `pages` |
 //! | How do other servers' clients feel at home? | `dialects/`, `perform`, `fields`, `titles` |
-//! | How is a request read, who may ask, and what is told of it? | `incoming`, `gate`, `observe`, `fault`, `log`, `metrics` |
+//! | How is a request read, who may ask, and what is told of it? | `incoming`, `gate`, `observe`, `fault`, `log`, `trace`, `metrics` |
 //! | Who holds the sockets? | `server`, `connection`, `tls`, `page_in` |
 
 mod api;
@@ -36,6 +36,7 @@ mod serving;
 mod status;
 mod titles;
 mod tls;
+mod trace;
 
 pub use dialects::{DIALECTS, Dialect, Operation, Verb, dialect};
 pub use engine::{Ask, Engine, EngineOptions, Found, Model, Queries, TextEncoder, TextVector, Timings};

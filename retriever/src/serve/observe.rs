@@ -13,16 +13,16 @@ use axum::middleware::Next;
 use axum::response::Response;
 use serde_json::json;
 
+use super::engine::Timings;
 use super::fault::{Code, Fault};
 use super::gate;
 use super::incoming::{Begun, RequestId};
 use super::log;
 use super::routes::Styles;
 use super::service::Service;
+use super::trace::Trace;
 
 const REQUEST_ID: &str = "x-request-id";
-/// A request's place in a trace, as the W3C's Trace Context has it.
-const TRACE_PARENT: &str = "traceparent";
 
 /// What the layer knows: the service, and how each route words its errors.
 #[derive(Clone)]
@@ -39,10 +39,10 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     request.extensions_mut().insert(Begun(begun));
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let trace = request.headers().get(TRACE_PARENT).and_then(trace_id);
     let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|client| client.0);
     let route =
         request.extensions().get::<MatchedPath>().map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
+    let trace = Trace::begin(request.headers(), method.as_str(), &route);
     let style = observer.styles.of(&route, &path);
     let service = &observer.service;
     let _active = service.begin();
@@ -69,6 +69,7 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     }
     let (status, time) = (response.status().as_u16(), begun.elapsed());
     service.metrics().answered(&route, status, time);
+    let stages = response.extensions_mut().remove::<Timings>();
     if service.options().access_log {
         log::event(
             "request",
@@ -80,10 +81,12 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
                 ("route", json!(route)),
                 ("status", json!(status)),
                 ("ms", json!((time.as_secs_f64() * 1e6).round() / 1e3)),
-                ("trace_id", json!(trace)),
+                ("stages_ms", json!(stages.map(|stages| stages.milliseconds()))),
+                ("trace_id", json!(trace.id())),
             ],
         );
     }
+    trace.finish(&path, status, stages);
     response
 }
 
@@ -105,17 +108,6 @@ fn request_id(headers: &HeaderMap) -> Arc<str> {
         (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
     };
     given.filter(usable).map_or_else(|| format!("{:016x}", rand::random::<u64>()).into(), Arc::from)
-}
-
-/// The trace that a `traceparent` header names: version, trace, parent and flags, in hex.
-fn trace_id(header: &HeaderValue) -> Option<String> {
-    let parts: Vec<&str> = header.to_str().ok()?.split('-').collect();
-    let hex = |part: &str, length: usize| {
-        part.len() == length && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let [version, trace, parent, flags] = parts[..] else { return None };
-    let valid = hex(version, 2) && hex(trace, 32) && hex(parent, 16) && hex(flags, 2) && version != "ff";
-    (valid && trace.bytes().any(|b| b != b'0')).then(|| trace.to_owned())
 }
 
 /// Whether a library said no without a word.

@@ -7,7 +7,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use super::dialects::{Answer, Documents, Operation, Setup, Work};
-use super::engine::{Ask, blocking};
+use super::engine::{Ask, Timings, blocking};
 use super::fault::{Code, Fault, msgpack};
 use super::incoming::Incoming;
 use super::service::Service;
@@ -26,29 +26,40 @@ pub(super) async fn answer(
     let setup =
         Setup { top_k: options.top_k, limits: &options.limits, documents: Documents { urls: options.derive_urls } };
     let work = (operation.read)(&incoming, &setup)?;
-    let answer = perform(service, &serving, work, &incoming).await?;
+    let (answer, stages) = perform(service, &serving, work, &incoming).await?;
     // Thousands of documents take their time to write down.
     let (kind, bytes) = blocking(move || match answer {
         Answer::Json(body) => ("application/json", body.to_string().into_bytes()),
         Answer::Msgpack(body) => ("application/msgpack", msgpack(&body)),
     })
     .await?;
-    Ok(([(header::CONTENT_TYPE, kind)], bytes).into_response())
+    let mut response = ([(header::CONTENT_TYPE, kind)], bytes).into_response();
+    if let Some(stages) = stages {
+        response.extensions_mut().insert(stages);
+    }
+    Ok(response)
 }
 
-async fn perform(service: &Service, serving: &Arc<Serving>, work: Work, incoming: &Incoming) -> Result<Answer, Fault> {
-    match work {
-        Work::Done(answer) => Ok(answer),
+/// The answer, and where the time of a search went.
+async fn perform(
+    service: &Service,
+    serving: &Arc<Serving>,
+    work: Work,
+    incoming: &Incoming,
+) -> Result<(Answer, Option<Timings>), Fault> {
+    let answer = match work {
+        Work::Done(answer) => answer,
         Work::Search { queries, top_k, render } => {
             let deadline = incoming.deadline(queries.len());
             let ask = Ask::texts(queries, top_k, deadline);
             let found = service.within(deadline, service.engine().search(serving, ask)).await?;
-            blocking(move || render(found.rankings)).await
+            let stages = found.timings;
+            return Ok((blocking(move || render(found.rankings)).await?, Some(stages)));
         }
         Work::Rerank { queries, texts, render } => {
             let deadline = incoming.deadline(queries.len() + texts.iter().map(Vec::len).sum::<usize>());
             let scores = service.within(deadline, rerank(service, serving, queries, texts, deadline)).await?;
-            Ok(render(scores))
+            render(scores)
         }
         Work::Pages { urls, render } => {
             if !service.has_pages() {
@@ -56,13 +67,14 @@ async fn perform(service: &Service, serving: &Arc<Serving>, work: Work, incoming
             }
             let serving = Arc::clone(serving);
             let pages = blocking(move || urls.iter().map(|url| serving.page(url)).collect::<Result<Vec<_>>>());
-            Ok(render(service.within(incoming.deadline(1), pages).await??))
+            render(service.within(incoming.deadline(1), pages).await??)
         }
         Work::Passage { id, render } => {
             let serving = Arc::clone(serving);
-            blocking(move || render(passage(&serving, &id)?)).await?
+            blocking(move || render(passage(&serving, &id)?)).await??
         }
-    }
+    };
+    Ok((answer, None))
 }
 
 /// The passage of an id, as a hit without a query.

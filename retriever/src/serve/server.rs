@@ -155,6 +155,7 @@ pub fn serve(
     let service = Arc::new(Service::new(root, serving, options)?);
     let seen = Arc::clone(&service);
     let outcome = runtime.block_on(bound.run(service, move |addresses| on_ready(&seen, addresses), told_to_stop));
+    super::trace::finish();
     super::log::finish();
     // A thread that hangs in a library must not keep the process.
     runtime.shutdown_background();

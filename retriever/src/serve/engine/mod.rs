@@ -12,7 +12,7 @@ mod crew;
 mod embedding;
 mod scanning;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -100,6 +100,18 @@ pub struct Timings {
     pub search: Duration,
     /// Until their texts were read.
     pub text: Duration,
+}
+
+impl Timings {
+    /// Each stage by its name, in the order of the work.
+    pub fn stages(&self) -> [(&'static str, Duration); 4] {
+        [("queue", self.queue), ("embed", self.embed), ("search", self.search), ("text", self.text)]
+    }
+
+    /// The same in milliseconds.
+    pub(super) fn milliseconds(&self) -> BTreeMap<&'static str, f64> {
+        self.stages().map(|(stage, time)| (stage, (time.as_secs_f64() * 1e6).round() / 1e3)).into()
+    }
 }
 
 /// What was found.
