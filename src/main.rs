@@ -63,6 +63,9 @@ enum Command {
     /// Serve an index over HTTP
     #[cfg(feature = "serve")]
     Serve(commands::serve::Args),
+    /// Let an agent search an index, over standard input and output (Model Context Protocol)
+    #[cfg(feature = "serve")]
+    Mcp(commands::mcp::Args),
     /// Turn texts into vectors
     Embed(commands::embed::Args),
     /// Show what an index holds and how it was made
@@ -151,6 +154,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Search(args) => commands::search::run(args, &context(resolve()?)),
         #[cfg(feature = "serve")]
         Command::Serve(args) => commands::serve::run(args, &context(resolve()?)),
+        #[cfg(feature = "serve")]
+        Command::Mcp(args) => commands::mcp::run(args, &context(resolve()?)),
         Command::Embed(args) => commands::embed::run(args, &context(resolve()?)),
         Command::Inspect(args) => commands::inspect::run(args, &context(resolve()?)),
         Command::Verify(args) => commands::verify::run(args, &context(resolve()?)),

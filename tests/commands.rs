@@ -8,9 +8,10 @@ use std::process::Stdio;
 use common::{Bench, Outcome};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 12] = [
     &["build"],
     &["search"],
+    &["mcp"],
     &["embed"],
     &["inspect"],
     &["verify"],

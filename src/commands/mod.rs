@@ -8,6 +8,8 @@ pub mod embed;
 pub mod eval;
 pub mod export;
 pub mod inspect;
+#[cfg(feature = "serve")]
+pub mod mcp;
 pub mod search;
 #[cfg(feature = "serve")]
 pub mod serve;

@@ -99,21 +99,31 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
 fn options(args: Args, context: &Context) -> Result<ServeOptions, Failure> {
     let settings = &context.config.serve;
     let host = settings.host.parse().map_err(Failure::internal)?;
-    let ms = Duration::from_millis;
+    let configured = configured(context);
     let tls = args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
     Ok(ServeOptions {
         address: SocketAddr::new(args.host.unwrap_or(host), args.port.unwrap_or(settings.port)),
         listen: args.listen,
-        top_k: args.top_k.map_or(settings.top_k, |top_k| top_k as usize),
+        top_k: args.top_k.map_or(configured.top_k, |top_k| top_k as usize),
         tokens: tokens(args.token_file.as_deref())?,
         insecure_no_auth: args.insecure_no_auth,
         hosts: args.allow_host,
         origins: args.allow_origin,
         tls,
         derive_urls: args.derive_urls,
-        cached_queries: settings.cached_queries,
         page_in: !args.no_page_in,
         access_log: !args.no_access_log && !context.quiet,
+        ..configured
+    })
+}
+
+/// What the settings alone say: how searches are done, and within which limits.
+pub fn configured(context: &Context) -> ServeOptions {
+    let settings = &context.config.serve;
+    let ms = Duration::from_millis;
+    ServeOptions {
+        top_k: settings.top_k,
+        cached_queries: settings.cached_queries,
         limits: Limits {
             body: settings.body_bytes,
             bodies: Limits::default().bodies.max(settings.body_bytes),
@@ -132,7 +142,8 @@ fn options(args: Args, context: &Context) -> Result<ServeOptions, Failure> {
             queue_wait: ms(settings.queue_wait),
             ..EngineOptions::default()
         },
-    })
+        ..ServeOptions::default()
+    }
 }
 
 /// The tokens of the file, or the one of the environment. A token that is asked for and empty is refused, not taken as none.

@@ -203,7 +203,7 @@ pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incomi
 }
 
 /// What a request asks for, with the number of its queries.
-fn plan(service: &Service, serving: &Serving, request: SearchRequest) -> Result<(usize, Ask), Fault> {
+pub(super) fn plan(service: &Service, serving: &Serving, request: SearchRequest) -> Result<(usize, Ask), Fault> {
     let limits = &service.options().limits;
     let top_k = request.top_k.unwrap_or(service.options().top_k);
     let within = |what: &str, number: usize, low: usize, high: usize| match (low..=high).contains(&number) {
@@ -269,7 +269,7 @@ fn results(found: Found, fields: &[Field], documents: Documents) -> Vec<SearchRe
     found.rankings.iter().enumerate().map(result).collect()
 }
 
-fn title(hit: &Ranked) -> Option<String> {
+pub(super) fn title(hit: &Ranked) -> Option<String> {
     hit.passage.title.as_ref().map(|_| hit.passage.display_title().to_owned())
 }
 

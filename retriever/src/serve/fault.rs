@@ -179,6 +179,8 @@ pub enum Style {
     Tei,
     /// `error` as text.
     Pyserini,
+    /// `error` as JSON-RPC has it, to a request that was not read.
+    JsonRpc,
 }
 
 impl Style {
@@ -196,6 +198,9 @@ impl Style {
             Self::Tei => json!({ "error": fault.message, "error_type": tei_type(fault.code) }),
             Self::Pyserini if fault.code == Code::MethodNotAllowed => json!({ "error": "Only GET is supported" }),
             Self::Pyserini => json!({ "error": fault.message }),
+            Self::JsonRpc => {
+                json!({ "jsonrpc": "2.0", "id": null, "error": { "code": rpc_code(fault.code), "message": fault.message } })
+            }
         };
         match words {
             Value::Object(words) => words,
@@ -210,6 +215,15 @@ fn tei_type(code: Code) -> &'static str {
         Code::Unavailable => "unhealthy",
         Code::Internal | Code::Timeout => "backend",
         _ => "validation",
+    }
+}
+
+fn rpc_code(code: Code) -> i32 {
+    match code {
+        Code::Malformed => -32700,
+        Code::InvalidInput | Code::MethodNotAllowed | Code::PayloadTooLarge => -32600,
+        Code::Internal => -32603,
+        _ => -32000,
     }
 }
 

@@ -6,7 +6,7 @@
 //! | What do all routes share? | `service`, `serving`: the index now and the next one |
 //! | In which order is work done, and how much may wait? | `engine/` |
 //! | Which routes are there? | `routes`, `openapi` |
-//! | What do they do? | `api`, `embeddings`, `status`, `mcp`, `pages` |
+//! | What do they do? | `api`, `embeddings`, `status`, `mcp/`, `pages` |
 //! | How do other servers' clients feel at home? | `dialects/`, `perform`, `fields`, `titles` |
 //! | How is a request read, who may ask, and what is told of it? | `incoming`, `gate`, `observe`, `fault`, `log`, `trace`, `metrics` |
 //! | Who holds the sockets? | `server`, `connection`, `tls`, `page_in` |
@@ -41,6 +41,7 @@ mod trace;
 pub use dialects::{DIALECTS, Dialect, Operation, Verb, dialect};
 pub use engine::{Ask, Engine, EngineOptions, Found, Model, Queries, TextEncoder, TextVector, Timings};
 pub use fault::{Code, Fault, Style};
+pub use mcp::serve_stdio;
 pub use metrics::Metrics;
 pub use openapi::build as openapi;
 pub use options::{Limits, Listen, ServeOptions, TlsFiles, Token};

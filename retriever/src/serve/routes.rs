@@ -17,7 +17,7 @@ use super::fault::Style;
 use super::incoming::Incoming;
 use super::observe::{Observer, observe};
 use super::service::Service;
-use super::{openapi, pages, perform, status};
+use super::{mcp, openapi, pages, perform, status};
 
 /// A route and its description.
 pub(super) struct Route {
@@ -54,7 +54,8 @@ pub(super) fn router(service: &Arc<Service>, only: Option<&'static Dialect>) -> 
         router = router.route(&route.path, route.handler);
     }
     if only.is_none() {
-        router = router.merge(super::mcp::router(service));
+        router = router.merge(mcp::router(service));
+        styles.0.insert(mcp::PATH.into(), Style::JsonRpc);
     }
     let observer = Observer { service: Arc::clone(service), styles: Arc::new(styles) };
     router.layer(axum::middleware::from_fn_with_state(observer, observe)).with_state(Arc::clone(service))

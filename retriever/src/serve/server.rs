@@ -143,12 +143,7 @@ pub fn serve(
     options: ServeOptions,
     on_ready: impl FnOnce(&Service, &[Address]),
 ) -> Result<()> {
-    let threads = |error: std::io::Error| Error::Unavailable {
-        what: "threads for the server".into(),
-        found: error.to_string(),
-        remedy: "stop other programs, or raise the limit of threads".into(),
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(threads)?;
+    let runtime = runtime()?;
     let _inside = runtime.enter();
     let bound = Bound::new(&options)?;
     let serving = Serving::new(Retriever::open(root, open)?, options.cached_queries)?;
@@ -160,6 +155,16 @@ pub fn serve(
     // A thread that hangs in a library must not keep the process.
     runtime.shutdown_background();
     outcome
+}
+
+/// The threads that wait for clients.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
+    let threads = |error: std::io::Error| Error::Unavailable {
+        what: "threads for the server".into(),
+        found: error.to_string(),
+        remedy: "stop other programs, or raise the limit of threads".into(),
+    };
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(threads)
 }
 
 /// Done when the process is told to stop.
@@ -174,7 +179,7 @@ async fn told_to_stop() {
     }
 }
 
-async fn look_after(service: Arc<Service>, tls: Option<Arc<Tls>>) {
+pub(super) async fn look_after(service: Arc<Service>, tls: Option<Arc<Tls>>) {
     let service = Arc::downgrade(&service);
     loop {
         tokio::time::sleep(ROUND).await;
