@@ -1,5 +1,5 @@
-//! A connection with limits of time: for the head of a request, for silence between requests, and for a client that does
-//! not take what it is sent. (The body's limit is in `incoming`: there it can still be answered.)
+//! A connection with limits of time: for the head of a request, for silence between requests, and for a client that takes
+//! what it is sent too slowly. (The body's limit is in `incoming`: there it can still be answered.)
 
 use std::future::Future;
 use std::io;
@@ -19,8 +19,14 @@ use super::options::Limits;
 const IDLE: u8 = 0;
 const HEAD: u8 = 1;
 const BUSY: u8 = 2;
+const SENDING: u8 = 3;
 
-/// What a connection is at: waiting for a request, reading its head, or answering it.
+/// Bytes that a client takes in the time allowed, or it is too slow.
+const SHARE: usize = 64 << 10;
+/// How long the rest of a request that was answered early is read.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What a connection is at: waiting for a request, reading its head, working on it, or sending the answer's end.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Phase(Arc<AtomicU8>);
 
@@ -30,12 +36,17 @@ impl Phase {
         self.0.store(BUSY, Ordering::Relaxed);
     }
 
+    /// Whether nothing is under way that the client waits for.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.get(), IDLE | HEAD)
+    }
+
     fn get(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// An answer's body; the connection is idle again when it has been sent.
+/// An answer's body; once it is dropped, only what is in buffers is to be sent.
 pub(super) struct Answering {
     pub body: Body,
     pub phase: Phase,
@@ -63,7 +74,7 @@ impl hyper::body::Body for Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.phase.0.store(IDLE, Ordering::Relaxed);
+        self.phase.0.store(SENDING, Ordering::Relaxed);
     }
 }
 
@@ -76,20 +87,23 @@ pub(super) struct Timed<S> {
     stall: Duration,
     /// The phase that the reading clock is for.
     reading: Option<(u8, Pin<Box<Sleep>>)>,
-    writing: Option<Pin<Box<Sleep>>>,
+    /// The clock for the next bytes that the client takes, and their number so far.
+    writing: Option<(Pin<Box<Sleep>>, usize)>,
+    /// The clock for what still comes after the last answer.
+    lingering: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Timed<S> {
     pub fn new(stream: S, phase: Phase, limits: &Limits) -> Self {
         let (head, idle, stall) = (limits.head, limits.idle, limits.body_time);
-        Self { stream, phase, head, idle, stall, reading: None, writing: None }
+        Self { stream, phase, head, idle, stall, reading: None, writing: None, lingering: None }
     }
 
     /// Fails once the time for the current phase is over.
     fn check_reading(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let phase = self.phase.get();
         let limit = match phase {
-            BUSY => {
+            BUSY | SENDING => {
                 self.reading = None;
                 return Poll::Pending;
             }
@@ -104,14 +118,21 @@ impl<S> Timed<S> {
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Fails once the client has taken nothing for too long.
-    fn check_writing<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if outcome.is_ready() {
-            self.writing = None;
-            return outcome;
+    /// Fails once the client has taken too little for too long.
+    fn check_writing(
+        &mut self,
+        context: &mut Context<'_>,
+        outcome: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(outcome) = outcome {
+            if let (Some((_, taken)), Ok(bytes)) = (&mut self.writing, &outcome) {
+                *taken += bytes;
+            }
+            self.writing.take_if(|(_, taken)| *taken >= SHARE);
+            return Poll::Ready(outcome);
         }
         let stall = self.stall;
-        let clock = self.writing.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + stall)));
+        let (clock, _) = self.writing.get_or_insert_with(|| (Box::pin(sleep_until(Instant::now() + stall)), 0));
         ready!(clock.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -136,7 +157,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.check_writing(context, outcome)
@@ -157,10 +178,33 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(context);
-        self.check_writing(context, outcome)
+        let sent = ready!(self.check_writing(context, outcome.map_ok(|()| 0)));
+        self.writing = None;
+        if self.phase.get() == SENDING {
+            self.phase.0.store(IDLE, Ordering::Relaxed);
+            // The clock of the next silence, which nobody else starts: hyper does not read again before there are bytes.
+            self.reading = None;
+            let _ = self.check_reading(context);
+        }
+        Poll::Ready(sent.map(drop))
     }
 
+    /// Says that nothing more will come, and reads on for a while: closing while a client still sends would take from it the
+    /// answer that it has not read yet.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+            self.lingering = Some(Box::pin(sleep_until(Instant::now() + LINGER)));
+        }
+        let mut unread = [0; 4096];
+        let Self { stream, lingering: Some(clock), .. } = &mut *self else { return Poll::Ready(Ok(())) };
+        loop {
+            let mut buffer = ReadBuf::new(&mut unread);
+            match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
+                Poll::Pending => return clock.as_mut().poll(context).map(Ok),
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() && !clock.is_elapsed() => {}
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+            }
+        }
     }
 }

@@ -87,7 +87,7 @@ pub struct Fault {
     pub message: String,
     /// Of what is wrong in the body: where and what, as FastAPI says it.
     pub detail: Option<Value>,
-    /// After which a new attempt may succeed.
+    /// After which a new attempt may succeed; a second where nothing is known.
     pub retry_after: Option<Duration>,
 }
 
@@ -109,7 +109,7 @@ impl Fault {
 
     /// The server cannot answer now.
     pub fn unavailable(message: impl Into<String>) -> Self {
-        Self { retry_after: Some(Duration::from_secs(1)), ..Self::new(Code::Unavailable, message) }
+        Self::new(Code::Unavailable, message)
     }
 
     /// The time was over.
@@ -139,7 +139,8 @@ impl Fault {
         };
         let mut response = (self.code.status(), [(header::CONTENT_TYPE, kind)], bytes).into_response();
         let headers = response.headers_mut();
-        if let Some(wait) = self.retry_after {
+        if self.code.status() == StatusCode::SERVICE_UNAVAILABLE {
+            let wait = self.retry_after.unwrap_or(Duration::from_secs(1));
             headers.insert(header::RETRY_AFTER, HeaderValue::from(spread(wait)));
         }
         if self.code == Code::Unauthorized {
@@ -247,8 +248,7 @@ impl From<&Error> for Fault {
             ErrorKind::Locked | ErrorKind::Unavailable => Code::Unavailable,
             _ => Code::Internal,
         };
-        let wait = matches!(code, Code::Overloaded | Code::Unavailable).then_some(Duration::from_secs(1));
-        Self { retry_after: wait, ..Self::new(code, error.to_string()) }
+        Self::new(code, error.to_string())
     }
 }
 

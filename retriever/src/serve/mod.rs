@@ -9,10 +9,11 @@
 //! | What do they do? | `api`, `embeddings`, `status`, `mcp/`, `pages` |
 //! | How do other servers' clients feel at home? | `dialects/`, `perform`, `fields`, `titles` |
 //! | How is a request read, who may ask, and what is told of it? | `incoming`, `gate`, `observe`, `fault`, `log`, `trace`, `metrics` |
-//! | Who holds the sockets? | `server`, `connection`, `tls`, `page_in` |
+//! | Who holds the sockets? | `server`, `connection`, `descriptors`, `tls`, `page_in` |
 
 mod api;
 mod connection;
+mod descriptors;
 mod dialects;
 mod embeddings;
 mod engine;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::engine::Timings;
@@ -48,7 +48,11 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     let _active = service.begin();
 
     let mut response = match gate::admit(service, &request, &route) {
-        Ok(()) => caught(next, request).await,
+        Ok(()) => tokio::select! {
+            biased;
+            response = caught(next, request) => response,
+            () = service.ended() => Fault::unavailable("the server is being stopped").into_response(),
+        },
         Err(fault) => fault.render(style, &id),
     };
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
@@ -92,7 +96,6 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
 
 /// A handler that panics has a defect; its request is told, and the connection lives on.
 async fn caught(next: Next, request: Request) -> Response {
-    use axum::response::IntoResponse;
     let mut running = Box::pin(next.run(request));
     std::future::poll_fn(move |context| {
         let poll = std::panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));

@@ -31,9 +31,9 @@ pub struct Limits {
     pub deadline: Duration,
     /// Time for the head of a request, from its first byte.
     pub head: Duration,
-    /// Time for its body.
+    /// Time for its body, and for a client to take each 64 KiB of an answer.
     pub body_time: Duration,
-    /// Time that a connection may be silent between requests, and that a client may not take what it is sent.
+    /// Time that a connection may be silent between requests.
     pub idle: Duration,
     /// Time for requests under way when the server is told to stop.
     pub drain: Duration,

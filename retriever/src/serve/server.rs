@@ -26,7 +26,7 @@ use super::options::ServeOptions;
 use super::service::Service;
 use super::serving::Serving;
 use super::tls::Tls;
-use super::{page_in, routes};
+use super::{descriptors, page_in, routes};
 use crate::{Error, OpenOptions, Result, Retriever};
 
 /// Connections that the system holds until they are accepted.
@@ -35,6 +35,8 @@ const BACKLOG: u32 = 1024;
 const ROUND: Duration = Duration::from_secs(1);
 /// How long accepting rests when the system has no descriptors left.
 const REST: Duration = Duration::from_millis(100);
+/// Time to send the answers that are there once nothing is waited for any more.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// Bytes that a request's head may have.
 const HEAD_BYTES: usize = 64 << 10;
 
@@ -100,7 +102,8 @@ impl Bound {
     {
         let acceptor = self.tls.as_ref().map(Tls::acceptor).transpose()?;
         let (closing, closed) = watch::channel(false);
-        let places = Arc::new(Semaphore::new(service.options().limits.connections));
+        let places = descriptors::connections(service.options().limits.connections);
+        let places = Arc::new(Semaphore::new(places));
         let mut addresses = Vec::new();
         for (socket, address, dialect) in self.sockets {
             let listener = socket.listen(BACKLOG).map_err(|error| taken(address, &error))?;
@@ -117,18 +120,27 @@ impl Bound {
         if service.options().page_in {
             page_in::start(&service);
         }
+        drop(closed);
         tokio::spawn(look_after(Arc::clone(&service), self.tls));
+        tokio::spawn(relieve(Arc::clone(&service)));
+        // Asked for before anybody knows where to send requests, so that a stop is never missed.
+        let told = stop();
         on_ready(&addresses);
-        stop().await;
+        told.await;
         service.drain();
         let limit = Instant::now() + service.options().limits.drain;
+        let patient = tokio::select! {
+            () = idle(&service, limit) => true,
+            () = stop() => false,
+        };
+        service.end();
+        let _ = closing.send(true);
+        // Answers that are ready are sent whole; when all connections have ended, nobody watches `closing` any more.
+        let soon = Instant::now() + LAST_ANSWERS;
         tokio::select! {
-            () = idle(&service, limit) => {}
+            _ = tokio::time::timeout_at(if patient { limit.max(soon) } else { soon }, closing.closed()) => {}
             () = stop() => {}
         }
-        // Whoever is left gets the answer that is ready, and then the end.
-        let _ = closing.send(true);
-        tokio::time::sleep(Duration::from_millis(50)).await;
         Ok(())
     }
 }
@@ -143,6 +155,7 @@ pub fn serve(
     options: ServeOptions,
     on_ready: impl FnOnce(&Service, &[Address]),
 ) -> Result<()> {
+    descriptors::raise_limit();
     let runtime = runtime()?;
     let _inside = runtime.enter();
     let bound = Bound::new(&options)?;
@@ -167,15 +180,30 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(threads)
 }
 
-/// Done when the process is told to stop.
-async fn told_to_stop() {
+/// Done when the process is told to stop after this call.
+fn told_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        },
-        Err(_) => drop(tokio::signal::ctrl_c().await),
+    let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+    async move {
+        let [terminate, interrupt] = signals.map(async |signal| match signal {
+            Ok(mut signal) => drop(signal.recv().await),
+            // One that cannot be waited for ends the process by itself.
+            Err(_) => std::future::pending().await,
+        });
+        tokio::select! {
+            () = terminate => {}
+            () = interrupt => {}
+        }
+    }
+}
+
+/// Gives up threads that hang, however long looking after the files takes.
+async fn relieve(service: Arc<Service>) {
+    let service = Arc::downgrade(&service);
+    while let Some(service) = service.upgrade() {
+        service.engine().relieve();
+        drop(service);
+        tokio::time::sleep(ROUND).await;
     }
 }
 
@@ -284,8 +312,14 @@ impl Host {
                     None => host.converse(stream, client).await,
                     Some(acceptor) => {
                         let limit = host.service.options().limits.head;
-                        if let Ok(Ok(stream)) = tokio::time::timeout(limit, acceptor.accept(stream)).await {
-                            host.converse(stream, client).await;
+                        let mut closed = host.closed.clone();
+                        tokio::select! {
+                            stream = tokio::time::timeout(limit, acceptor.accept(stream)) => {
+                                if let Ok(Ok(stream)) = stream {
+                                    host.converse(stream, client).await;
+                                }
+                            }
+                            _ = closed.changed() => {}
                         }
                     }
                 }
@@ -297,7 +331,7 @@ impl Host {
     async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S, client: SocketAddr) {
         let phase = Phase::default();
         let stream = Timed::new(stream, phase.clone(), &self.service.options().limits);
-        let router = self.router.clone();
+        let (router, at) = (self.router.clone(), phase.clone());
         let answer = service_fn(move |request: hyper::Request<HyperBody>| {
             phase.busy();
             let (router, phase) = (router.clone(), phase.clone());
@@ -318,6 +352,9 @@ impl Host {
                 // Clients that go away, or do not speak HTTP, end here.
                 _ = connection.as_mut() => return,
                 _ = closed.changed(), if !told => {
+                    if at.is_waiting() {
+                        return;
+                    }
                     told = true;
                     connection.as_mut().graceful_shutdown();
                 }

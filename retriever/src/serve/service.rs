@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::engine::{Engine, lock};
 use super::fault::Fault;
@@ -19,6 +19,16 @@ use crate::Result;
 /// Bytes that a permit for a body's memory stands for.
 const GRAIN: usize = 1024;
 
+/// How far a server is from its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Serving,
+    /// Requests under way may end, others are refused.
+    Draining,
+    /// Requests under way are refused as well.
+    Ending,
+}
+
 /// A server without its sockets.
 pub struct Service {
     root: PathBuf,
@@ -28,7 +38,7 @@ pub struct Service {
     metrics: Arc<Metrics>,
     in_flight: Arc<Semaphore>,
     memory: Arc<Semaphore>,
-    draining: AtomicBool,
+    stage: watch::Sender<Stage>,
     active: AtomicUsize,
     /// Why the index cannot be trusted, if it cannot.
     trouble: Mutex<Option<String>>,
@@ -57,7 +67,7 @@ impl Service {
             engine: Engine::start(options.engine, Arc::clone(&metrics))?,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
             memory: Arc::new(Semaphore::new(options.limits.bodies / GRAIN)),
-            draining: AtomicBool::new(false),
+            stage: watch::Sender::new(Stage::Serving),
             active: AtomicUsize::new(0),
             trouble: Mutex::default(),
             refusal: Mutex::default(),
@@ -143,11 +153,22 @@ impl Service {
 
     /// No new requests from now on.
     pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
+        self.stage.send_replace(Stage::Draining);
+    }
+
+    /// No more time for requests that are under way.
+    pub(super) fn end(&self) {
+        self.stage.send_replace(Stage::Ending);
+    }
+
+    /// Done when there is no more time.
+    pub(super) async fn ended(&self) {
+        // The sender lives as long as this does.
+        let _ = self.stage.subscribe().wait_for(|stage| *stage == Stage::Ending).await;
     }
 
     pub(super) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        *self.stage.borrow() > Stage::Serving
     }
 
     /// Whether requests are answered.
@@ -161,10 +182,9 @@ impl Service {
         lock(&self.trouble).clone().map_or(Readiness::Ready, Readiness::NotReady)
     }
 
-    /// Looks after the server: gives up threads that hang, looks whether the files are still what they were, and serves
-    /// the newest generation. Blocks; to be called every now and then.
+    /// Looks after the index: looks whether the files are still what they were, and serves the newest generation. Blocks; to
+    /// be called every now and then.
     pub fn look_after(&self) {
-        self.engine.relieve();
         let serving = self.serving();
         match serving.newer(&self.root, self.options.cached_queries) {
             Ok(Some(newer)) => {

@@ -133,6 +133,8 @@ struct Waiting {
     tickets: VecDeque<(Arc<Ticket>, usize)>,
     /// Who gets the vector, and for which of their texts.
     flights: HashMap<Flight, Vec<(Arc<Ticket>, usize)>>,
+    /// Flights out of a batch that hung: one of them is at fault, so each goes by itself.
+    suspects: VecDeque<(Arc<Model>, Flight)>,
     closed: bool,
 }
 
@@ -152,7 +154,7 @@ pub(super) struct Embedding {
     window: usize,
     threads: usize,
     bounds: Bounds,
-    /// Of a text, to one thread.
+    /// Of a window and its texts, to one thread.
     cost: Cost,
     metrics: Arc<Metrics>,
 }
@@ -260,7 +262,7 @@ impl Embedding {
     }
 
     fn duration_of(&self, texts: usize) -> Duration {
-        self.cost.of(texts) / self.threads.max(1) as u32
+        self.cost.of(texts, self.window) / self.threads.max(1) as u32
     }
 
     /// Texts that wait for their turn.
@@ -275,6 +277,12 @@ impl Embedding {
 
     /// Moves texts from tickets to the window, in turns.
     fn fill(&self, waiting: &mut Waiting) -> Window {
+        while let Some((model, flight)) = waiting.suspects.pop_front() {
+            if waiting.flights.get(&flight).is_some_and(|wanted| wanted.iter().any(|(ticket, _)| ticket.is_open())) {
+                return Window { model: Some((model, flight.1)), flights: vec![flight] };
+            }
+            waiting.flights.remove(&flight);
+        }
         let mut window = Window::default();
         while window.flights.len() < self.window
             && let Some((ticket, mut next)) = waiting.tickets.pop_front()
@@ -375,7 +383,7 @@ impl Trade for Embedding {
             }
             let window = self.fill(&mut waiting);
             if let Some((model, kind)) = window.model.clone().filter(|_| !window.flights.is_empty()) {
-                if !waiting.tickets.is_empty() {
+                if !waiting.tickets.is_empty() || !waiting.suspects.is_empty() {
                     self.more.notify_one();
                 }
                 let texts = window.flights.iter().map(|(.., text)| text.to_string()).collect();
@@ -420,6 +428,15 @@ impl Trade for Embedding {
         for (ticket, _) in window.flights.iter().flat_map(|flight| self.land(flight)) {
             ticket.fail(fault.clone());
         }
+    }
+
+    fn give_up(&self, window: Window, fault: Fault) {
+        let Some((model, _)) = window.model.clone().filter(|_| window.flights.len() > 1) else {
+            return self.fail(window, fault);
+        };
+        let suspects = window.flights.into_iter().map(|flight| (Arc::clone(&model), flight));
+        lock(&self.waiting).suspects.extend(suspects);
+        self.more.notify_all();
     }
 
     fn close(&self) {

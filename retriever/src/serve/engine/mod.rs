@@ -40,7 +40,9 @@ pub struct EngineOptions {
     pub queued_texts: usize,
     /// How long a text may have to wait for its turn.
     pub queue_wait: Duration,
-    /// How long a batch may take before its thread is given up.
+    /// How long a batch may take before its thread is given up and its texts are tried one by one. Much less than a
+    /// request's deadline, so that only the requests of the text at fault are lost; a batch that was only slow costs no more
+    /// than a second attempt.
     pub patience: Duration,
 }
 
@@ -53,7 +55,7 @@ impl Default for EngineOptions {
             search_threads: 0,
             queued_texts: 16_384,
             queue_wait: Duration::from_secs(5),
-            patience: Duration::from_secs(120),
+            patience: Duration::from_secs(10),
         }
     }
 }
@@ -161,6 +163,9 @@ impl Engine {
     pub async fn search(&self, serving: &Arc<Serving>, ask: Ask) -> Result<Found, Fault> {
         let begun = Instant::now();
         let mut timings = Timings::default();
+        if !self.searchers.staffed() {
+            return Err(hanging());
+        }
         self.scanning.admit()?;
         let (vectors, lengths) = match ask.queries {
             Queries::Texts(texts) => {
@@ -219,6 +224,9 @@ impl Engine {
         deadline: Instant,
         timings: &mut Timings,
     ) -> Result<Vec<TextVector>, Fault> {
+        if !self.encoders.staffed() {
+            return Err(hanging());
+        }
         let begun = Instant::now();
         let done = self.embedding.submit(model, texts, kind, deadline)?.vectors().await?;
         timings.queue = done.begun.saturating_duration_since(begun);
@@ -250,6 +258,10 @@ impl Engine {
     pub fn healthy(&self) -> bool {
         self.encoders.healthy() && self.searchers.healthy()
     }
+}
+
+fn hanging() -> Fault {
+    Fault::unavailable("all threads hang; restart the server")
 }
 
 /// Runs what may wait for the disk, or takes its time, away from the threads that serve connections.

@@ -62,7 +62,7 @@ pub(super) struct Scanning {
     more: Condvar,
     threads: usize,
     longest_wait: Duration,
-    /// Of a query, to the whole crew.
+    /// Of a pass and its queries.
     cost: Cost,
     metrics: Arc<Metrics>,
 }
@@ -87,15 +87,13 @@ impl Scanning {
 
     /// The time that all queries which wait will take.
     pub fn time_to_drain(&self) -> Duration {
-        self.cost.of(lock(&self.waiting).jobs.iter().map(|job| job.queries.len()).sum())
+        let queries = lock(&self.waiting).jobs.iter().map(|job| job.queries.len()).sum();
+        self.cost.of(queries, self.room())
     }
 
     /// Queries that may share a pass, as long as one takes.
     fn room(&self) -> usize {
-        match self.cost.seconds() {
-            0.0 => MOST,
-            seconds => ((TURN.as_secs_f64() / seconds) as usize).clamp(FEWEST, MOST),
-        }
+        self.cost.fit_in(TURN).map_or(MOST, |queries| queries.clamp(FEWEST, MOST))
     }
 
     /// The hits of each query, in order. A large request takes its turns one pass at a time.
