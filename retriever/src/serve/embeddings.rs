@@ -18,6 +18,9 @@ use super::service::Service;
 use super::serving::Serving;
 use crate::embed::InputKind;
 
+/// Token ids of a text; no model reads as many.
+const MOST_IDS: usize = 64 << 10;
+
 /// What is embedded: a text, texts, or the model's own token ids of one or many.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a text, a list of texts, or token ids")]
@@ -228,7 +231,10 @@ async fn embed(
 
 fn texts(service: &Service, serving: &Serving, input: Input) -> Result<Vec<String>, Fault> {
     let limits = &service.options().limits;
-    let decode = |ids: &Vec<u32>| serving.retriever().embedder().decode(ids).map_err(Fault::from);
+    let decode = |ids: &Vec<u32>| match ids.len() {
+        0..=MOST_IDS => serving.retriever().embedder().decode(ids).map_err(Fault::from),
+        many => Err(Fault::invalid(format!("input: expected at most {MOST_IDS} ids of a text, found {many}"))),
+    };
     let texts = match input {
         Input::Text(text) => vec![text],
         Input::Texts(texts) => texts,

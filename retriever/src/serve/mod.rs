@@ -8,7 +8,7 @@
 //! | Which routes are there? | `routes`, `openapi` |
 //! | What do they do? | `api`, `embeddings`, `status`, `mcp/`, `pages` |
 //! | How do other servers' clients feel at home? | `dialects/`, `perform`, `fields`, `titles` |
-//! | How is a request read, who may ask, and what is told of it? | `incoming`, `gate`, `observe`, `fault`, `log`, `trace`, `metrics` |
+//! | How is a request read, who may ask, and what is told of it? | `incoming`, `leftover`, `gate`, `observe`, `fault`, `log`, `trace`, `metrics` |
 //! | Who holds the sockets? | `server`, `connection`, `tls`, `page_in` |
 
 mod api;
@@ -20,6 +20,7 @@ mod fault;
 mod fields;
 mod gate;
 mod incoming;
+mod leftover;
 mod log;
 mod mcp;
 mod metrics;

@@ -10,13 +10,14 @@ use std::time::Instant;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::engine::Timings;
 use super::fault::{Code, Fault};
 use super::gate;
 use super::incoming::{Begun, RequestId};
+use super::leftover::Leftover;
 use super::log;
 use super::routes::Styles;
 use super::service::Service;
@@ -47,9 +48,14 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     let service = &observer.service;
     let _active = service.begin();
 
+    let granted = gate::granted(service.options(), request.headers());
+    let expects = request.headers().contains_key(header::EXPECT);
+    let (request, leftover) = Leftover::of(request);
+
     let mut response = match gate::admit(service, &request, &route) {
-        Ok(()) => caught(next, request).await,
-        Err(fault) => fault.render(style, &id),
+        Ok(None) => caught(next, request).await,
+        Ok(Some(response)) => response,
+        Err(fault) => fault.into_response(),
     };
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         if fault.code == Code::Internal {
@@ -57,9 +63,16 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
         }
         response = fault.render(style, &id);
     } else if is_bare(&response) {
+        let allowed = response.headers_mut().remove(header::ALLOW);
         response = bare_fault(response.status(), &method, &path).render(style, &id);
+        response.headers_mut().extend(allowed.map(|allowed| (header::ALLOW, allowed)));
+    }
+    // A client that waits to be asked for its body sends none; one that was too slow is not waited for again.
+    if !response.status().is_success() && response.status() != StatusCode::REQUEST_TIMEOUT && !expects {
+        leftover.drain(service.options().limits.body.saturating_mul(4)).await;
     }
     let headers = response.headers_mut();
+    gate::grant(service.options(), granted, headers);
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID, id);
     }
@@ -92,7 +105,6 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
 
 /// A handler that panics has a defect; its request is told, and the connection lives on.
 async fn caught(next: Next, request: Request) -> Response {
-    use axum::response::IntoResponse;
     let mut running = Box::pin(next.run(request));
     std::future::poll_fn(move |context| {
         let poll = std::panic::catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));

@@ -81,7 +81,7 @@ fn operation(route: &Route, mut parameters: Vec<Value>) -> Value {
     let mut responses = json!({ "200": good });
     for code in codes(route) {
         responses[code.status().as_str()] = json!({
-            "description": code.as_str(), "content": { media: { "schema": { "$ref": "#/components/schemas/Error" } } },
+            "description": code.as_str(), "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
         });
     }
     operation["responses"] = responses;
