@@ -172,7 +172,7 @@ pub struct PassageResponse {
 
 /// `POST /v1/search`.
 pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
-    let request: SearchRequest = typed(&incoming)?;
+    let request: SearchRequest = typed(&incoming, &["filter"])?;
     let serving = service.serving();
     let fields = request.fields.clone().unwrap_or_else(|| vec![Field::Id, Field::Title, Field::Text, Field::Score]);
     let limits = service.options().limits;
@@ -337,9 +337,15 @@ pub(super) async fn get_passage(State(service): State<Arc<Service>>, incoming: I
     json(body.await??)
 }
 
-/// A body with exactly the fields of `T`.
-pub(super) fn typed<T: DeserializeOwned>(incoming: &Incoming) -> Result<T, Fault> {
+/// A body with the fields of `T`; it is an object, and so are those of its fields that `objects` names.
+pub(super) fn typed<T: DeserializeOwned>(incoming: &Incoming, objects: &[&str]) -> Result<T, Fault> {
     let body = incoming.json()?;
+    // A list would be taken for the values of the fields, in their order.
+    let fields = objects.iter().filter_map(|name| Some((*name, body.get(name)?)));
+    let list = std::iter::once(("body", &body)).chain(fields).find(|(_, value)| value.is_array());
+    if let Some((place, _)) = list {
+        return Err(Fault::invalid(format!("{place}: expected an object, found a list")));
+    }
     serde_path_to_error::deserialize(body).map_err(|error| {
         let path = error.path().to_string();
         let place = if path == "." { "body" } else { &path };

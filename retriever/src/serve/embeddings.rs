@@ -138,7 +138,7 @@ pub struct EmbedRequest {
 
 /// `POST /v1/embeddings`.
 pub(super) async fn openai(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
-    let request: EmbeddingsRequest = typed(&incoming)?;
+    let request: EmbeddingsRequest = typed(&incoming, &[])?;
     let serving = service.serving();
     let kind = request.input_type.unwrap_or_default();
     let format = request.encoding_format.unwrap_or_default();
@@ -168,7 +168,7 @@ pub(super) async fn openai(State(service): State<Arc<Service>>, incoming: Incomi
 
 /// `POST /embed`.
 pub(super) async fn tei(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
-    let request: EmbedRequest = typed(&incoming)?;
+    let request: EmbedRequest = typed(&incoming, &[])?;
     let serving = service.serving();
     if request.normalize == Some(false) && serving.retriever().embedder().card().normalize {
         return Err(Fault::invalid(

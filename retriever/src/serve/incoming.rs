@@ -62,7 +62,8 @@ impl FromRequest<Arc<Service>> for Incoming {
         let shape = Shape::of(&body, limits.depth);
         if shape.bytes() > limits.bodies / 2 {
             let Shape { values, objects, .. } = shape;
-            let message = format!("the body has {values} values and {objects} objects, more than can be held; ask in parts");
+            let message =
+                format!("the body has {values} values and {objects} objects, more than can be held; ask in parts");
             return Err(Fault::new(Code::PayloadTooLarge, message));
         }
         // What the body becomes takes more room than the body.
@@ -174,7 +175,8 @@ impl Incoming {
     /// The body as MessagePack. What JSON cannot say is null.
     pub fn msgpack(&self) -> Result<Value, Fault> {
         if self.body.len() > MSGPACK_BYTES {
-            let message = format!("a body of MessagePack may have {MSGPACK_BYTES} bytes, this one has {}", self.body.len());
+            let message =
+                format!("a body of MessagePack may have {MSGPACK_BYTES} bytes, this one has {}", self.body.len());
             return Err(Fault::new(Code::PayloadTooLarge, message));
         }
         let mut bytes = &self.body[..];

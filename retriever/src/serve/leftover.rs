@@ -51,10 +51,7 @@ impl hyper::body::Body for Leftover {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut *lock(&self.0)).poll_frame(context)
     }
 

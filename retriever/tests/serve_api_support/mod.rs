@@ -82,8 +82,12 @@ impl Shelf {
 
     /// The same, where it may refuse to start.
     pub fn try_serve(&self, change: impl FnOnce(&mut ServeOptions)) -> Result<Server> {
-        let mut options =
-            ServeOptions { address: ([127, 0, 0, 1], 0).into(), access_log: false, page_in: false, ..Default::default() };
+        let mut options = ServeOptions {
+            address: ([127, 0, 0, 1], 0).into(),
+            access_log: false,
+            page_in: false,
+            ..Default::default()
+        };
         change(&mut options);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.expect("threads");
