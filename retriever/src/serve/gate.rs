@@ -30,6 +30,7 @@ const EXPOSED: &str = "mcp-session-id, retry-after, x-request-id";
 /// Lets a request through to `route`, or says why not. A page's question whether it may ask is answered here.
 pub(super) fn admit(service: &Service, request: &Request, route: &str) -> Result<Option<Response>, Fault> {
     let options = service.options();
+    check_framing(request)?;
     let host = check_host(options, request)?;
     check_origin(options, request, &host)?;
     // A browser sends no token with it.
@@ -46,6 +47,16 @@ pub(super) fn admit(service: &Service, request: &Request, route: &str) -> Result
         return Err(Fault::unavailable("the server is being stopped"));
     }
     Ok(None)
+}
+
+/// Where two programs in a row could differ about a request's end, the second would see a request that nobody sent.
+fn check_framing(request: &Request) -> Result<(), Fault> {
+    let mut codings = request.headers().get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
+        _ => Err(Fault::new(Code::Malformed, "Transfer-Encoding: only `chunked` is known, and only once")),
+    }
 }
 
 fn is_preflight(request: &Request) -> bool {

@@ -71,13 +71,15 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     if !response.status().is_success() && response.status() != StatusCode::REQUEST_TIMEOUT && !expects {
         leftover.drain(service.options().limits.body.saturating_mul(4)).await;
     }
+    let unreadable = response.status() == StatusCode::BAD_REQUEST;
     let headers = response.headers_mut();
     gate::grant(service.options(), granted, headers);
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID, id);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if service.is_draining() {
+    // After a request that cannot be read nothing on its connection is sure.
+    if service.is_draining() || unreadable {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let (status, time) = (response.status().as_u16(), begun.elapsed());
