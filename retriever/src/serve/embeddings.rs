@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{json, typed};
+use super::api::{typed, written};
 use super::engine::{TextVector, blocking};
 use super::fault::Fault;
 use super::incoming::Incoming;
@@ -28,11 +28,11 @@ pub enum Input {
     /// A text.
     Text(String),
     /// Texts.
-    Texts(Vec<String>),
+    Texts(#[schemars(length(min = 1, max = 4096))] Vec<String>),
     /// Token ids of a text.
-    Tokens(Vec<u32>),
+    Tokens(#[schemars(length(min = 1))] Vec<u32>),
     /// Token ids of texts.
-    ManyTokens(Vec<Vec<u32>>),
+    ManyTokens(#[schemars(length(min = 1, max = 4096))] Vec<Vec<u32>>),
 }
 
 /// How OpenAI's interface writes a vector.
@@ -128,6 +128,7 @@ pub struct EmbedRequest {
     /// Cut texts that are too long; without it they are refused.
     pub truncate: Option<bool>,
     /// Which end is cut. Only `right` (`Right`) is known.
+    #[schemars(regex(pattern = "^[Rr]ight$"))]
     pub truncation_direction: Option<String>,
     /// `query` or `passage`.
     pub prompt_name: Option<Kind>,
@@ -163,7 +164,7 @@ pub(super) async fn openai(State(service): State<Arc<Service>>, incoming: Incomi
             usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
         })
     });
-    json(body.await?)
+    written(body.await?)
 }
 
 /// `POST /embed`.
@@ -190,14 +191,14 @@ pub(super) async fn tei(State(service): State<Arc<Service>>, incoming: Incoming)
     }
     let body =
         blocking(move || serde_json::to_vec(&vectors.iter().map(|vector| vector.values.as_ref()).collect::<Vec<_>>()));
-    json(body.await?)
+    written(body.await?)
 }
 
 /// `GET /v1/models`.
 pub(super) async fn models(State(service): State<Arc<Service>>, _incoming: Incoming) -> Result<Response, Fault> {
     let model =
         json!({ "id": model_name(&service.serving()), "object": "model", "created": 0, "owned_by": "hindsearch" });
-    json(serde_json::to_vec(&json!({ "object": "list", "data": [model] })))
+    written(serde_json::to_vec(&json!({ "object": "list", "data": [model] })))
 }
 
 fn model_name(serving: &Serving) -> String {

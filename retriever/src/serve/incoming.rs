@@ -15,7 +15,7 @@ use super::fault::{Code, Fault};
 use super::service::Service;
 
 /// A client's own limit, in milliseconds.
-const TIMEOUT_HEADER: &str = "x-request-timeout-ms";
+pub(super) const TIMEOUT_HEADER: &str = "x-request-timeout-ms";
 /// Queries that the ordinary deadline is for.
 const QUERIES_A_DEADLINE: usize = 256;
 
