@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod server;
+pub mod template;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

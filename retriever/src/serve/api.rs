@@ -9,6 +9,7 @@ use hindsearch_indexes::Vectors;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use super::dialects::Documents;
 use super::engine::{Ask, Found, Queries, Timings, blocking};
@@ -22,6 +23,7 @@ use crate::Ranked;
 /// A search: one of `query`, `queries` and `vectors`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = one_of(["query", "queries", "vectors"])))]
 pub struct SearchRequest {
     /// One query.
     pub query: Option<String>,
@@ -41,6 +43,18 @@ pub struct SearchRequest {
     pub fields: Option<Vec<Field>>,
     /// Which passages count.
     pub filter: Option<Filter>,
+}
+
+/// The schema of an object with one of these fields; null is the same as none.
+fn one_of(names: [&str; 3]) -> Vec<Value> {
+    let only = |name: &str| {
+        let field = |other: &str| match other == name {
+            true => (other.to_owned(), json!({ "not": { "type": "null" } })),
+            false => (other.to_owned(), json!({ "type": "null" })),
+        };
+        json!({ "required": [name], "properties": names.map(field).into_iter().collect::<Map<_, _>>() })
+    };
+    names.iter().map(|name| only(name)).collect()
 }
 
 /// A field of a hit.
@@ -172,7 +186,7 @@ pub struct PassageResponse {
 
 /// `POST /v1/search`.
 pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
-    let request: SearchRequest = typed(&incoming)?;
+    let request: SearchRequest = typed(&incoming, &["filter"])?;
     let serving = service.serving();
     let fields = request.fields.clone().unwrap_or_else(|| vec![Field::Id, Field::Title, Field::Text, Field::Score]);
     let limits = service.options().limits;
@@ -197,7 +211,7 @@ pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incomi
         };
         serde_json::to_vec(&body)
     });
-    let mut response = json(body.await?)?;
+    let mut response = written(body.await?)?;
     response.extensions_mut().insert(stages);
     Ok(response)
 }
@@ -334,12 +348,18 @@ pub(super) async fn get_passage(State(service): State<Arc<Service>>, incoming: I
             text: hit.passage.text,
         }))
     });
-    json(body.await??)
+    written(body.await??)
 }
 
-/// A body with exactly the fields of `T`.
-pub(super) fn typed<T: DeserializeOwned>(incoming: &Incoming) -> Result<T, Fault> {
+/// A body with the fields of `T`; it is an object, and so are those of its fields that `objects` names.
+pub(super) fn typed<T: DeserializeOwned>(incoming: &Incoming, objects: &[&str]) -> Result<T, Fault> {
     let body = incoming.json()?;
+    // A list would be taken for the values of the fields, in their order.
+    let fields = objects.iter().filter_map(|name| Some((*name, body.get(name)?)));
+    let list = std::iter::once(("body", &body)).chain(fields).find(|(_, value)| value.is_array());
+    if let Some((place, _)) = list {
+        return Err(Fault::invalid(format!("{place}: expected an object, found a list")));
+    }
     serde_path_to_error::deserialize(body).map_err(|error| {
         let path = error.path().to_string();
         let place = if path == "." { "body" } else { &path };
@@ -348,7 +368,7 @@ pub(super) fn typed<T: DeserializeOwned>(incoming: &Incoming) -> Result<T, Fault
 }
 
 /// An answer of JSON that is written already.
-pub(super) fn json(body: serde_json::Result<Vec<u8>>) -> Result<Response, Fault> {
+pub(super) fn written(body: serde_json::Result<Vec<u8>>) -> Result<Response, Fault> {
     let body = body.map_err(|error| Fault::internal(error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }

@@ -10,13 +10,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{json, typed};
+use super::api::{typed, written};
 use super::engine::{TextVector, blocking};
 use super::fault::Fault;
 use super::incoming::Incoming;
 use super::service::Service;
 use super::serving::Serving;
 use crate::embed::InputKind;
+
+/// Token ids of a text; no model reads as many.
+const MOST_IDS: usize = 64 << 10;
 
 /// What is embedded: a text, texts, or the model's own token ids of one or many.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -25,11 +28,11 @@ pub enum Input {
     /// A text.
     Text(String),
     /// Texts.
-    Texts(Vec<String>),
+    Texts(#[schemars(length(min = 1, max = 4096))] Vec<String>),
     /// Token ids of a text.
-    Tokens(Vec<u32>),
+    Tokens(#[schemars(length(min = 1))] Vec<u32>),
     /// Token ids of texts.
-    ManyTokens(Vec<Vec<u32>>),
+    ManyTokens(#[schemars(length(min = 1, max = 4096))] Vec<Vec<u32>>),
 }
 
 /// How OpenAI's interface writes a vector.
@@ -125,6 +128,7 @@ pub struct EmbedRequest {
     /// Cut texts that are too long; without it they are refused.
     pub truncate: Option<bool>,
     /// Which end is cut. Only `right` (`Right`) is known.
+    #[schemars(regex(pattern = "^[Rr]ight$"))]
     pub truncation_direction: Option<String>,
     /// `query` or `passage`.
     pub prompt_name: Option<Kind>,
@@ -135,7 +139,7 @@ pub struct EmbedRequest {
 
 /// `POST /v1/embeddings`.
 pub(super) async fn openai(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
-    let request: EmbeddingsRequest = typed(&incoming)?;
+    let request: EmbeddingsRequest = typed(&incoming, &[])?;
     let serving = service.serving();
     let kind = request.input_type.unwrap_or_default();
     let format = request.encoding_format.unwrap_or_default();
@@ -160,12 +164,12 @@ pub(super) async fn openai(State(service): State<Arc<Service>>, incoming: Incomi
             usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
         })
     });
-    json(body.await?)
+    written(body.await?)
 }
 
 /// `POST /embed`.
 pub(super) async fn tei(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
-    let request: EmbedRequest = typed(&incoming)?;
+    let request: EmbedRequest = typed(&incoming, &[])?;
     let serving = service.serving();
     if request.normalize == Some(false) && serving.retriever().embedder().card().normalize {
         return Err(Fault::invalid(
@@ -187,14 +191,14 @@ pub(super) async fn tei(State(service): State<Arc<Service>>, incoming: Incoming)
     }
     let body =
         blocking(move || serde_json::to_vec(&vectors.iter().map(|vector| vector.values.as_ref()).collect::<Vec<_>>()));
-    json(body.await?)
+    written(body.await?)
 }
 
 /// `GET /v1/models`.
 pub(super) async fn models(State(service): State<Arc<Service>>, _incoming: Incoming) -> Result<Response, Fault> {
     let model =
         json!({ "id": model_name(&service.serving()), "object": "model", "created": 0, "owned_by": "hindsearch" });
-    json(serde_json::to_vec(&json!({ "object": "list", "data": [model] })))
+    written(serde_json::to_vec(&json!({ "object": "list", "data": [model] })))
 }
 
 fn model_name(serving: &Serving) -> String {
@@ -228,7 +232,10 @@ async fn embed(
 
 fn texts(service: &Service, serving: &Serving, input: Input) -> Result<Vec<String>, Fault> {
     let limits = &service.options().limits;
-    let decode = |ids: &Vec<u32>| serving.retriever().embedder().decode(ids).map_err(Fault::from);
+    let decode = |ids: &Vec<u32>| match ids.len() {
+        0..=MOST_IDS => serving.retriever().embedder().decode(ids).map_err(Fault::from),
+        many => Err(Fault::invalid(format!("input: expected at most {MOST_IDS} ids of a text, found {many}"))),
+    };
     let texts = match input {
         Input::Text(text) => vec![text],
         Input::Texts(texts) => texts,

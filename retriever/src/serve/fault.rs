@@ -132,12 +132,8 @@ impl Fault {
         let own = json!({ "code": code, "message": message, "request_id": request_id });
         let Value::Object(mut body) = own else { unreachable!("an object") };
         body.extend(style.words(self));
-        let body = Value::Object(body);
-        let (kind, bytes) = match style {
-            Style::Msgpack => ("application/msgpack", msgpack(&body)),
-            _ => ("application/json", body.to_string().into_bytes()),
-        };
-        let mut response = (self.code.status(), [(header::CONTENT_TYPE, kind)], bytes).into_response();
+        let kind = [(header::CONTENT_TYPE, "application/json")];
+        let mut response = (self.code.status(), kind, Value::Object(body).to_string()).into_response();
         let headers = response.headers_mut();
         if self.code.status() == StatusCode::SERVICE_UNAVAILABLE {
             let wait = self.retry_after.unwrap_or(Duration::from_secs(1));
@@ -172,7 +168,7 @@ pub enum Style {
     Plain,
     /// `detail`, as FastAPI has it, and `error`, which some clients show.
     FastApi,
-    /// The same in MessagePack.
+    /// The same, where the answers that are no errors are MessagePack.
     Msgpack,
     /// `error` as an object.
     OpenAi,

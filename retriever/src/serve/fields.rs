@@ -42,8 +42,7 @@ impl<'a> Fields<'a> {
     pub fn required(&mut self, name: &str) -> Option<&'a Value> {
         let value = self.object.get(name);
         if value.is_none() {
-            let body = self.body.clone();
-            self.refuse("missing", &[json!(name)], "Field required", &body);
+            self.refuse("missing", &[json!(name)], "Field required", self.body);
         }
         value
     }

@@ -7,6 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, RawPathParams, Request};
 use axum::http::{HeaderMap, Uri};
 use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -14,9 +15,12 @@ use super::fault::{Code, Fault};
 use super::service::Service;
 
 /// A client's own limit, in milliseconds.
-const TIMEOUT_HEADER: &str = "x-request-timeout-ms";
+pub(super) const TIMEOUT_HEADER: &str = "x-request-timeout-ms";
 /// Queries that the ordinary deadline is for.
 const QUERIES_A_DEADLINE: usize = 256;
+
+/// One query, and more than enough; each byte may become a value of many.
+const MSGPACK_BYTES: usize = 1 << 20;
 
 /// The id that a request has in answers and logs.
 #[derive(Debug, Clone)]
@@ -38,7 +42,8 @@ pub(super) struct Incoming {
     wanted: Option<Duration>,
     deadline: Duration,
     depth: usize,
-    _places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+    shape: Shape,
+    _places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>, OwnedSemaphorePermit),
 }
 
 impl FromRequest<Arc<Service>> for Incoming {
@@ -54,6 +59,15 @@ impl FromRequest<Arc<Service>> for Incoming {
         let (body, budget) = tokio::time::timeout(limits.body_time, reading).await.map_err(|_| {
             Fault::new(Code::SlowBody, format!("the body did not arrive within {:?}", limits.body_time))
         })??;
+        let shape = Shape::of(&body, limits.depth);
+        if shape.bytes() > limits.bodies / 2 {
+            let Shape { values, objects, .. } = shape;
+            let message =
+                format!("the body has {values} values and {objects} objects, more than can be held; ask in parts");
+            return Err(Fault::new(Code::PayloadTooLarge, message));
+        }
+        // What the body becomes takes more room than the body.
+        let values = service.reserve_memory(shape.bytes())?;
         let place = service.enter()?;
         let wanted = wanted_time(&parts.headers)?;
         Ok(Self {
@@ -66,7 +80,8 @@ impl FromRequest<Arc<Service>> for Incoming {
             wanted,
             deadline: limits.deadline,
             depth: limits.depth,
-            _places: (place, budget),
+            shape,
+            _places: (place, budget, values),
         })
     }
 }
@@ -84,6 +99,11 @@ async fn path_parts(
 /// The body, and its share of the memory for bodies.
 async fn read(mut body: Body, service: &Service) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Fault> {
     let limit = service.options().limits.body;
+    let too_large =
+        || Fault::new(Code::PayloadTooLarge, format!("the body is larger than the {limit} bytes that are allowed"));
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
     let mut whole = Vec::new();
     let mut budget: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
@@ -91,10 +111,7 @@ async fn read(mut body: Body, service: &Service) -> Result<(Bytes, Option<OwnedS
         let frame = frame.map_err(|_| Fault::new(Code::Malformed, "the body ended early"))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > limit {
-            return Err(Fault::new(
-                Code::PayloadTooLarge,
-                format!("the body is larger than the {limit} bytes that are allowed"),
-            ));
+            return Err(too_large());
         }
         let more = service.reserve_memory(data.len())?;
         match &mut budget {
@@ -143,7 +160,9 @@ impl Incoming {
             return Err(Fault { detail: Some(detail), ..Fault::invalid("the body is empty, expected JSON") });
         }
         let bytes = self.body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.body);
-        check_depth(bytes, self.depth)?;
+        if self.shape.depth > self.depth {
+            return Err(Fault::new(Code::Malformed, format!("the body is nested more deeply than {}", self.depth)));
+        }
         serde_json::from_slice(bytes).map_err(|error| {
             let at = offset(bytes, error.line(), error.column());
             let detail = serde_json::json!([{
@@ -155,6 +174,11 @@ impl Incoming {
 
     /// The body as MessagePack. What JSON cannot say is null.
     pub fn msgpack(&self) -> Result<Value, Fault> {
+        if self.body.len() > MSGPACK_BYTES {
+            let message =
+                format!("a body of MessagePack may have {MSGPACK_BYTES} bytes, this one has {}", self.body.len());
+            return Err(Fault::new(Code::PayloadTooLarge, message));
+        }
         let mut bytes = &self.body[..];
         let value = rmpv::decode::read_value_with_max_depth(&mut bytes, self.depth)
             .map_err(|error| Fault::invalid(format!("the body is not MessagePack: {error}")))?;
@@ -187,23 +211,47 @@ impl serde::Serialize for Plain<'_> {
     }
 }
 
-/// Refuses JSON that is nested too deeply before anything walks down into it.
-fn check_depth(bytes: &[u8], limit: usize) -> Result<(), Fault> {
-    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
-    for byte in bytes {
-        match (quoted, byte) {
-            (true, _) if escaped => escaped = false,
-            (true, b'\\') => escaped = true,
-            (_, b'"') => quoted = !quoted,
-            (false, b'[' | b'{') => depth += 1,
-            (false, b']' | b'}') => depth = depth.saturating_sub(1),
-            _ => {}
+/// What JSON will be like, known before anything walks down into it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Shape {
+    depth: usize,
+    values: usize,
+    objects: usize,
+}
+
+impl Shape {
+    /// Looks no further once it is deeper than `deepest`.
+    fn of(bytes: &[u8], deepest: usize) -> Self {
+        let (mut shape, mut depth, mut quoted, mut escaped) = (Self::default(), 0usize, false, false);
+        for byte in bytes {
+            match (quoted, byte) {
+                (true, _) if escaped => escaped = false,
+                (true, b'\\') => escaped = true,
+                (_, b'"') => quoted = !quoted,
+                (true, _) => {}
+                (_, b',') => shape.values += 1,
+                (_, b'[' | b'{') => {
+                    depth += 1;
+                    shape.values += 1;
+                    shape.objects += usize::from(*byte == b'{');
+                    shape.depth = shape.depth.max(depth);
+                    if depth > deepest {
+                        break;
+                    }
+                }
+                (_, b']' | b'}') => depth = depth.saturating_sub(1),
+                _ => {}
+            }
         }
-        if depth > limit {
-            return Err(Fault::new(Code::Malformed, format!("the body is nested more deeply than {limit}")));
-        }
+        shape
     }
-    Ok(())
+
+    /// Memory for it as values: a few bytes of text can become a hundred times as much.
+    fn bytes(&self) -> usize {
+        // What the first entry of a map takes.
+        const OBJECT: usize = 640;
+        self.values * size_of::<Value>() + self.objects * OBJECT
+    }
 }
 
 /// Bytes before a place that is given as line and column.

@@ -47,13 +47,16 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     let service = &observer.service;
     let _active = service.begin();
 
+    let granted = gate::granted(service.options(), request.headers());
+
     let mut response = match gate::admit(service, &request, &route) {
-        Ok(()) => tokio::select! {
+        Ok(None) => tokio::select! {
             biased;
             response = caught(next, request) => response,
             () = service.ended() => Fault::unavailable("the server is being stopped").into_response(),
         },
-        Err(fault) => fault.render(style, &id),
+        Ok(Some(response)) => response,
+        Err(fault) => fault.into_response(),
     };
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
         if fault.code == Code::Internal {
@@ -61,14 +64,19 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
         }
         response = fault.render(style, &id);
     } else if is_bare(&response) {
+        let allowed = response.headers_mut().remove(header::ALLOW);
         response = bare_fault(response.status(), &method, &path).render(style, &id);
+        response.headers_mut().extend(allowed.map(|allowed| (header::ALLOW, allowed)));
     }
+    let unreadable = response.status() == StatusCode::BAD_REQUEST;
     let headers = response.headers_mut();
+    gate::grant(service.options(), granted, headers);
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID, id);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if service.is_draining() {
+    // After a request that cannot be read nothing on its connection is sure.
+    if service.is_draining() || unreadable {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let (status, time) = (response.status().as_u16(), begun.elapsed());

@@ -6,9 +6,11 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use super::dialects::Verb;
+use super::dialects::{self, HEADER, Verb};
 use super::fault::{Code, Style};
-use super::routes::{Route, table};
+use super::incoming::TIMEOUT_HEADER;
+use super::pages::FILES;
+use super::routes::{Body, Route, table};
 
 /// `GET /openapi.json`.
 pub(super) async fn document() -> Response {
@@ -21,9 +23,10 @@ pub(super) async fn document() -> Response {
 pub fn build() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in table(None) {
-        let (path, parameters) = path_of(&route);
-        let entry = paths.entry(path).or_insert_with(|| json!({}));
-        entry[verb(route.verb)] = operation(&route, parameters);
+        for path in paths_of(&route) {
+            let entry = paths.entry(&path).or_insert_with(|| json!({}));
+            entry[verb(route.verb)] = operation(&route, &path);
+        }
     }
     json!({
         "openapi": "3.1.0",
@@ -49,48 +52,78 @@ fn verb(verb: Verb) -> &'static str {
     }
 }
 
-/// The path as OpenAPI writes it, and its parameters.
-fn path_of(route: &Route) -> (String, Vec<Value>) {
-    let path = route.path.replace("{*", "{");
-    let names = path.split('{').skip(1).filter_map(|part| Some(part.split_once('}')?.0.to_owned()));
-    let schema = json!({ "type": "string", "minLength": 1 });
-    let parameters = names.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": schema }));
-    let parameters = parameters.collect();
-    (path, parameters)
+/// The paths of a route as OpenAPI writes them, which knows no rest of a path.
+fn paths_of(route: &Route) -> Vec<String> {
+    match route.path.strip_suffix("{*rest}") {
+        Some(base) => ["search", "doc/{docid}"].map(|end| format!("{base}{{index}}/{end}")).into(),
+        None => vec![route.path.replace("{*", "{")],
+    }
 }
 
-fn operation(route: &Route, mut parameters: Vec<Value>) -> Value {
+/// The parameters that a path names.
+fn parameters_of(path: &str) -> Vec<Value> {
+    let names = path.split('{').skip(1).filter_map(|part| Some(part.split_once('}')?.0));
+    let schema = |name: &str| match name {
+        "file" => json!({ "enum": FILES.map(|(name, ..)| name) }),
+        _ => json!({ "type": "string", "minLength": 1 }),
+    };
+    names.map(|name| json!({ "name": name, "in": "path", "required": true, "schema": schema(name) })).collect()
+}
+
+fn operation(route: &Route, path: &str) -> Value {
+    let mut parameters = parameters_of(path);
     let media = if route.style == Style::Msgpack { "application/msgpack" } else { "application/json" };
-    let mut operation = json!({ "tags": [route.tag], "summary": route.summary, "operationId": id(route) });
+    let mut operation = json!({ "tags": [route.tag], "summary": route.summary, "operationId": id(route.verb, path) });
     match (&route.request, route.verb) {
         (Some(schema), Verb::Post) => {
             operation["requestBody"] = json!({ "required": true, "content": { media: { "schema": schema } } });
         }
         (Some(schema), Verb::Get) => {
-            for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
-                parameters.push(json!({ "name": name, "in": "query", "schema": schema }));
+            // Only a search has a query.
+            let of_search = |name: &str| matches!(name, "query" | "hits");
+            let known = schema["properties"].as_object().into_iter().flatten();
+            for (name, schema) in known.filter(|(name, _)| path.ends_with("/search") || !of_search(name)) {
+                let required = name == "query";
+                parameters.push(json!({ "name": name, "in": "query", "required": required, "schema": schema }));
             }
         }
         (None, _) => {}
     }
-    operation["parameters"] = parameters.into();
-    let good = match &route.response {
-        Some(schema) => json!({ "description": "Done", "content": { media: { "schema": schema } } }),
-        None => json!({ "description": "Done" }),
+    let mut header = |name: &str, schema: Value, meaning: &str| {
+        parameters.push(json!({ "name": name, "in": "header", "schema": schema, "description": meaning }));
     };
+    let whole = json!({ "type": "integer", "minimum": 1, "maximum": u64::MAX });
+    if !matches!(route.tag, "pages" | "watching") {
+        header(TIMEOUT_HEADER, whole, "Milliseconds until the client stops waiting");
+    }
+    if route.tag == "default" {
+        header(HEADER, json!({ "enum": dialects::on_retrieve() }), "The dialect, where the body does not tell it");
+    }
+    operation["parameters"] = parameters.into();
+    let content = match &route.response {
+        Body::Values(schema) => json!({ media: { "schema": schema } }),
+        Body::Text(kinds) => {
+            kinds.iter().map(|kind| ((*kind).to_owned(), json!({ "schema": { "type": "string" } }))).collect()
+        }
+    };
+    let mut good = json!({ "description": "Done", "content": content });
+    if route.tag == "default" {
+        // Who asks in MessagePack is answered so.
+        good["content"]["application/msgpack"] = good["content"][media].clone();
+    }
     let mut responses = json!({ "200": good });
     for code in codes(route) {
         responses[code.status().as_str()] = json!({
-            "description": code.as_str(), "content": { media: { "schema": { "$ref": "#/components/schemas/Error" } } },
+            "description": code.as_str(), "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
         });
     }
     operation["responses"] = responses;
     operation
 }
 
-fn id(route: &Route) -> String {
-    let words = route.path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    std::iter::once(verb(route.verb)).chain(words).collect::<Vec<_>>().join("_")
+fn id(method: Verb, path: &str) -> String {
+    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    std::iter::once(verb(method)).chain(words).collect::<Vec<_>>().join("_")
 }
 
 /// What can go wrong. Methods that a route does not know are answered everywhere with 405.

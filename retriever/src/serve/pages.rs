@@ -10,6 +10,16 @@ use super::fault::{Code, Fault};
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+/// Names, types and texts of what the pages load.
+pub(super) const FILES: [(&str, &str, &str); 5] = [
+    ("search.js", SCRIPT, include_str!("pages/search.js")),
+    ("docs.js", SCRIPT, include_str!("pages/docs.js")),
+    ("common.js", SCRIPT, include_str!("pages/common.js")),
+    ("schema.js", SCRIPT, include_str!("pages/schema.js")),
+    ("pages.css", "text/css; charset=utf-8", include_str!("pages/pages.css")),
+];
+
 /// `GET /`.
 pub(super) async fn search() -> Response {
     page("text/html; charset=utf-8", include_str!("pages/search.html"))
@@ -22,15 +32,8 @@ pub(super) async fn docs() -> Response {
 
 /// `GET /pages/{file}`.
 pub(super) async fn file(Path(name): Path<String>) -> Result<Response, Fault> {
-    let script = "text/javascript; charset=utf-8";
-    match name.as_str() {
-        "search.js" => Ok(page(script, include_str!("pages/search.js"))),
-        "docs.js" => Ok(page(script, include_str!("pages/docs.js"))),
-        "common.js" => Ok(page(script, include_str!("pages/common.js"))),
-        "schema.js" => Ok(page(script, include_str!("pages/schema.js"))),
-        "pages.css" => Ok(page("text/css; charset=utf-8", include_str!("pages/pages.css"))),
-        _ => Err(Fault::new(Code::NotFound, "no such file")),
-    }
+    let found = FILES.iter().find(|(known, ..)| *known == name);
+    found.map(|(_, kind, text)| page(kind, text)).ok_or_else(|| Fault::new(Code::NotFound, "no such file"))
 }
 
 fn page(kind: &'static str, text: &'static str) -> Response {

@@ -28,9 +28,17 @@ pub(super) struct Route {
     pub style: Style,
     /// The schema of the body, or of the parameters for GET.
     pub request: Option<Value>,
-    /// The schema of the answer; nothing for text.
-    pub response: Option<Value>,
+    pub response: Body,
     handler: MethodRouter<Arc<Service>>,
+}
+
+/// What an answer that is no error looks like.
+#[derive(Clone)]
+pub(super) enum Body {
+    /// JSON, or MessagePack, of this schema.
+    Values(Value),
+    /// Text of one of these types.
+    Text(&'static [&'static str]),
 }
 
 /// How each route words its errors.
@@ -77,7 +85,7 @@ pub(super) fn table(only: Option<&'static Dialect>) -> Vec<Route> {
                 let path = |op: &Operation| format!("/dialect/{}{}", dialect.name, op.path);
                 routes.extend(dialect.operations.iter().map(|op| of_dialect(dialect.name, op, path(op))));
                 // Some clients ask for it under the address that they were given.
-                let health = Some(json!({ "type": "object" }));
+                let health = Body::Values(status::schema());
                 let path = format!("/dialect/{}/health", dialect.name);
                 routes.push(watch(&path, "Whether requests are answered", health, get(status::ready)));
             }
@@ -97,7 +105,7 @@ fn of_dialect(name: &'static str, operation: &'static Operation, path: String) -
         summary: operation.summary.into(),
         style: operation.style,
         request: Some((operation.request)()),
-        response: Some((operation.response)()),
+        response: Body::Values((operation.response)()),
         handler: match operation.verb {
             Verb::Get => get(handler),
             Verb::Post => post(handler),
@@ -107,23 +115,24 @@ fn of_dialect(name: &'static str, operation: &'static Operation, path: String) -
 
 /// Those that say how the server does.
 fn watching() -> Vec<Route> {
-    let route = |path: &str, summary: &str, handler| watch(path, summary, Some(json!({ "type": "object" })), handler);
+    let route = |path: &str, summary: &str, handler| watch(path, summary, Body::Values(status::schema()), handler);
+    let alive = Body::Values(json!({ "type": "object", "required": ["status"] }));
     vec![
-        route("/livez", "Whether the process is there", get(status::live)),
+        watch("/livez", "Whether the process is there", alive, get(status::live)),
         route("/readyz", "Whether requests are answered, and how far reading ahead has come", get(status::ready)),
         route("/healthz", "The same", get(status::ready)),
         route("/health", "The same", get(status::ready)),
-        watch("/metrics", "Counters for Prometheus", None, get(status::metrics)),
+        watch("/metrics", "Counters for Prometheus", Body::Text(&[status::OPEN_METRICS]), get(status::metrics)),
     ]
 }
 
-fn watch(path: &str, summary: &str, response: Option<Value>, handler: MethodRouter<Arc<Service>>) -> Route {
+fn watch(path: &str, summary: &str, response: Body, handler: MethodRouter<Arc<Service>>) -> Route {
     let (style, path, summary) = (Style::Plain, path.to_owned(), summary.to_owned());
     Route { verb: Verb::Get, path, tag: "watching", summary, style, request: None, response, handler }
 }
 
 fn own() -> Vec<Route> {
-    let route = |verb, path: &str, tag, summary: &str, schemas: (Option<Value>, Option<Value>), handler| Route {
+    let route = |verb, path: &str, tag, summary: &str, schemas: (Option<Value>, Body), handler| Route {
         verb,
         path: path.into(),
         tag,
@@ -133,11 +142,13 @@ fn own() -> Vec<Route> {
         response: schemas.1,
         handler,
     };
-    let (plain, text) = ((None, Some(json!({ "type": "object" }))), (None, None));
-    let search = (Some(schema::<SearchRequest>()), Some(schema::<SearchResponse>()));
-    let passage = (None, Some(schema::<PassageResponse>()));
-    let openai = (Some(schema::<EmbeddingsRequest>()), Some(schema::<EmbeddingsResponse>()));
-    let tei = (Some(schema::<EmbedRequest>()), Some(schema::<Vec<Vec<f32>>>()));
+    let plain = (None, Body::Values(json!({ "type": "object" })));
+    let page = (None, Body::Text(&["text/html"]));
+    let files = (None, Body::Text(&["text/javascript", "text/css"]));
+    let search = (Some(schema::<SearchRequest>()), Body::Values(schema::<SearchResponse>()));
+    let passage = (None, Body::Values(schema::<PassageResponse>()));
+    let openai = (Some(schema::<EmbeddingsRequest>()), Body::Values(schema::<EmbeddingsResponse>()));
+    let tei = (Some(schema::<EmbedRequest>()), Body::Values(schema::<Vec<Vec<f32>>>()));
     let styled = |route: Route, style| Route { style, ..route };
     vec![
         route(Verb::Post, "/v1/search", "search", "Ranked passages for queries or vectors", search, post(api::search)),
@@ -170,9 +181,9 @@ fn own() -> Vec<Route> {
         ),
         styled(route(Verb::Get, "/info", "embeddings", "What is served", plain.clone(), get(status::info)), Style::Tei),
         route(Verb::Get, "/openapi.json", "pages", "This description", plain, get(openapi::document)),
-        route(Verb::Get, "/docs", "pages", "This description, to read and to try", text.clone(), get(pages::docs)),
-        route(Verb::Get, "/", "pages", "A page to search with", text.clone(), get(pages::search)),
-        route(Verb::Get, "/pages/{file}", "pages", "Scripts and styles of the pages", text, get(pages::file)),
+        route(Verb::Get, "/docs", "pages", "This description, to read and to try", page.clone(), get(pages::docs)),
+        route(Verb::Get, "/", "pages", "A page to search with", page, get(pages::search)),
+        route(Verb::Get, "/pages/{file}", "pages", "Scripts and styles of the pages", files, get(pages::file)),
     ]
 }
 

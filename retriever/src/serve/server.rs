@@ -233,11 +233,22 @@ async fn idle(service: &Service, limit: Instant) {
 
 /// Serving others is a decision.
 fn check_exposure(options: &ServeOptions) -> Result<()> {
-    if options.origins.iter().any(|origin| origin == "*") {
+    let is_origin = |origin: &str| {
+        let named = origin.split_once("://").map(|(_, host)| host);
+        named.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@', '*', ' ']))
+    };
+    if let Some(other) = options.origins.iter().find(|origin| !is_origin(origin)) {
         return Err(Error::InvalidInput {
             what: "`--allow-origin`".into(),
-            expected: "origins by name, such as `https://example.org`".into(),
-            found: "`*`, which lets every page ask".into(),
+            expected: "an origin by name, such as `https://example.org`, as browsers send it: without a path".into(),
+            found: format!("`{other}`"),
+        });
+    }
+    if let Some(other) = options.hosts.iter().find(|host| host.is_empty() || host.contains(['/', '*', '@', ' '])) {
+        return Err(Error::InvalidInput {
+            what: "`--allow-host`".into(),
+            expected: "a name as in an address, such as `search.example.org`".into(),
+            found: format!("`{other}`"),
         });
     }
     if options.address.ip().is_loopback() || !options.tokens.is_empty() || options.insecure_no_auth {

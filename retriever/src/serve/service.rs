@@ -236,8 +236,7 @@ impl Drop for Active {
 }
 
 fn changed(path: &Path) -> String {
-    format!(
-        "`{}` is no longer the file that was opened; publish a new generation, or restart the server",
-        path.display()
-    )
+    // Everybody may read this; where the index lies is nobody's business.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("`{name}` is no longer the file that was opened; publish a new generation, or restart the server")
 }

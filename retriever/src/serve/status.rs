@@ -42,6 +42,21 @@ pub(super) async fn ready(State(service): State<Arc<Service>>) -> Response {
     response
 }
 
+/// The schema of that answer, whether it is yes or no.
+pub(super) fn schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["status", "ready", "reason", "generation", "page_in"],
+        "properties": {
+            "status": { "enum": ["healthy", "unhealthy"] },
+            "ready": { "type": "boolean" },
+            "reason": { "type": ["string", "null"], "description": "Why it is not ready" },
+            "generation": { "type": "integer" },
+            "page_in": { "type": "object", "description": "How far reading ahead has come" },
+        },
+    })
+}
+
 /// `GET /info`: what is served, in TEI's words and ours.
 pub(super) async fn info(State(service): State<Arc<Service>>) -> Result<Response, Fault> {
     let serving = service.serving();
@@ -65,8 +80,10 @@ pub(super) async fn info(State(service): State<Arc<Service>>) -> Result<Response
     Ok(([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response())
 }
 
+/// The type of `/metrics`.
+pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// `GET /metrics`, as Prometheus reads them.
 pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response {
-    const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, KIND)], service.metrics_page()).into_response()
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], service.metrics_page()).into_response()
 }

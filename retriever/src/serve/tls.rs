@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{ServerConfig, crypto::CryptoProvider};
+use tokio_rustls::{TlsAcceptor, rustls};
 
 use super::log;
 use super::options::TlsFiles;
@@ -91,7 +91,10 @@ fn load(files: &TlsFiles, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>
     // What is wrong with a key may not repeat any of it.
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
         .map_err(|_| refused(&files.key, "no private key that can be read".into()))?;
-    let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| refused(&files.key, error.to_string()))?;
+    let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => refused(&files.key, "the key of another certificate".into()),
+        other => refused(&files.key, other.to_string()),
+    })?;
     Ok(Arc::new(key))
 }
 

@@ -47,7 +47,10 @@ fn request() -> Value {
 
 fn response() -> Value {
     let document = object(json!({ "title": { "type": "string" }, "text": { "type": "string" } }), &["title", "text"]);
-    list_of(object(json!({ "document": document, "docid": { "type": "string" } }), &["document", "docid"]))
+    list_of(object(
+        json!({ "document": document, "docid": { "type": "string" }, "score": { "type": "number" } }),
+        &["document", "docid", "score"],
+    ))
 }
 
 fn list_of(entry: Value) -> Value {

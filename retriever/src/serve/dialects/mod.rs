@@ -39,7 +39,7 @@ use super::incoming::Incoming;
 use super::options::Limits;
 use crate::Ranked;
 pub(super) use document::{Documents, URN, title_of};
-pub(super) use union::UNION;
+pub(super) use union::{HEADER, UNION, on_retrieve};
 
 /// All dialects: the router, the description of the interface and the tests go by this table.
 pub const DIALECTS: [&Dialect; 12] = [

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Answer, Dialect, Operation, Setup, Verb, Work, object};
+use super::{Answer, Dialect, Operation, Setup, Verb, Work, list, object};
 use crate::Ranked;
 use crate::serve::fault::{Code, Fault, Style};
 use crate::serve::incoming::Incoming;
@@ -123,12 +123,23 @@ fn unusable(message: &str) -> Fault {
 fn request() -> Value {
     let number = json!({ "type": "integer", "minimum": 1 });
     let fields = json!({
-        "query": { "type": "string" }, "hits": { "type": "integer", "minimum": 1, "maximum": 1000, "default": HITS },
-        "parse": { "type": "string", "enum": ["true", "false"] }, "max_doc_length": number,
+        "query": { "type": "string", "pattern": r"\S", "description": "Of a search: not blank" },
+        "hits": { "type": "integer", "minimum": 1, "maximum": 1000, "default": HITS },
+        "parse": { "type": "string", "enum": ["true", "false"] },
+        "max_doc_length": number,
     });
     object(fields, &[])
 }
 
+/// Of a search, or of a document.
 fn response() -> Value {
-    object(json!({ "api": { "type": "string" }, "index": { "type": "string" } }), &["api", "index"])
+    let text = json!({ "type": "string" });
+    let candidate = json!({ "docid": text, "score": { "type": "number" }, "rank": { "type": "integer" }, "doc": text });
+    let candidate = object(candidate, &["docid", "score", "rank", "doc"]);
+    let query = object(json!({ "text": text }), &["text"]);
+    let found = json!({ "api": text, "index": text, "query": query, "candidates": list(candidate) });
+    let document = json!({ "api": text, "index": text, "docid": text, "doc": text });
+    json!({ "anyOf": [
+        object(found, &["api", "index", "query", "candidates"]), object(document, &["api", "index", "docid", "doc"]),
+    ] })
 }

@@ -130,7 +130,7 @@ fn titled(contents: &str) -> String {
     format!("(Title: {title}) {text}")
 }
 
-fn request() -> Value {
+pub(super) fn request() -> Value {
     object(
         json!({
             "queries": { "type": "array", "items": { "type": "string" }, "maxItems": 4096 },

@@ -89,7 +89,7 @@ fn request(query: Value) -> Value {
 }
 
 fn request_one() -> Value {
-    request(json!({ "type": "string" }))
+    request(json!({ "type": "string", "pattern": r"\S", "description": "Not blank" }))
 }
 
 fn request_many() -> Value {
@@ -101,10 +101,15 @@ fn document() -> Value {
 }
 
 /// Documents, or a pair of documents and scores.
+fn response(documents: Value, scores: Value) -> Value {
+    let pair = json!({ "type": "array", "items": { "anyOf": [documents, scores] }, "minItems": 2, "maxItems": 2 });
+    json!({ "anyOf": [documents, pair] })
+}
+
 fn response_one() -> Value {
-    json!({ "anyOf": [list(document()), list(json!({ "type": "array" }))] })
+    response(list(document()), list(json!({ "type": "number" })))
 }
 
 fn response_many() -> Value {
-    list(json!({ "type": "array" }))
+    response(list(list(document())), list(list(json!({ "type": "number" }))))
 }

@@ -96,7 +96,7 @@ fn read_documents(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
     Ok(Work::Search { queries, top_k: setup.wanted(top_k), render: Box::new(render) })
 }
 
-fn request() -> Value {
+pub(super) fn request() -> Value {
     let fields =
         json!({ "query": { "type": "string" }, "top_k": count("Documents"), "k": count("Beats `top_k`: documents") });
     object(fields, &["query"])

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Operation, Setup, Verb, Work, gem, object, rerank, rllm, search_r1, skyrl};
+use super::{Operation, Setup, Verb, Work, gem, rerank, rllm, search_r1, skyrl};
 use crate::serve::fault::{Code, Fault, Style};
 use crate::serve::incoming::Incoming;
 
 /// Names a dialect that the body does not tell.
-const HEADER: &str = "x-retrieval-dialect";
+pub(in crate::serve) const HEADER: &str = "x-retrieval-dialect";
 
 pub(in crate::serve) const UNION: Operation = Operation {
     verb: Verb::Post,
@@ -20,14 +20,19 @@ pub(in crate::serve) const UNION: Operation = Operation {
     read,
 };
 
+/// The names of the dialects that have this route.
+pub(in crate::serve) fn on_retrieve() -> Vec<&'static str> {
+    let with = super::DIALECTS.iter().filter(|dialect| dialect.operations.iter().any(|op| op.path == UNION.path));
+    with.map(|dialect| dialect.name).collect()
+}
+
 fn read(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
     if let Some(name) = incoming.headers.get(HEADER) {
         let name = name.to_str().unwrap_or_default().to_ascii_lowercase();
         let known =
             super::dialect(&name).and_then(|dialect| dialect.operations.iter().find(|op| op.path == UNION.path));
         let unknown = || {
-            let with = super::DIALECTS.iter().filter(|d| d.operations.iter().any(|op| op.path == UNION.path));
-            let names: Vec<&str> = with.map(|dialect| dialect.name).collect();
+            let names = on_retrieve();
             Fault::new(
                 Code::InvalidInput,
                 format!("header `{HEADER}`: expected one of {}, found {name:?}", names.join(", ")),
@@ -51,11 +56,12 @@ fn read(incoming: &Incoming, setup: &Setup) -> Result<Work, Fault> {
     }
 }
 
-/// What tells them apart is told in the summary; here is what they have in common.
 fn request() -> Value {
-    json!({ "anyOf": [search_r1::request(), skyrl::request()] })
+    json!({ "anyOf": [search_r1::request(), skyrl::request(), rllm::request(), rerank::request()] })
 }
 
+/// As the header may name any of them, so may the answer be of any.
 fn response() -> Value {
-    object(json!({}), &[])
+    let all = super::DIALECTS.iter().flat_map(|dialect| dialect.operations).filter(|op| op.path == UNION.path);
+    json!({ "anyOf": all.map(|op| (op.response)()).collect::<Vec<_>>() })
 }

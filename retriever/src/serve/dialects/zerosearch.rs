@@ -41,5 +41,7 @@ fn request() -> Value {
 }
 
 fn response() -> Value {
-    list(object(json!({ "text": { "type": "string" } }), &["text"]))
+    let text = json!({ "type": "string" });
+    let entry = json!({ "id": text, "text": text, "contents": text, "score": { "type": "number" } });
+    list(object(entry, &["id", "text", "contents", "score"]))
 }
