@@ -208,15 +208,8 @@ fn too_much_work_is_refused_in_words() {
     let first = server.begin("POST", "", searching("one").to_string().as_bytes());
     eventually(|| server.gate.seen.lock().expect("texts").len() == 1);
     let second = server.begin("POST", "", searching("two").to_string().as_bytes());
-    let (text, failed) = loop {
-        // Until the second waits in the queue, this one takes its place there, and its time runs out.
-        let reply = server.post("X-Request-Timeout-Ms: 300\r\n", &searching("three"));
-        let (text, failed) = text_of(&reply.json()["result"]);
-        if !text.contains("deadline") {
-            break (text, failed);
-        }
-        assert!(failed, "{text}");
-    };
+    eventually(|| scraped(&server, "hindsearch_queue_texts") == 1.0);
+    let (text, failed) = server.call("search", json!({ "query": "three" }));
     assert!(failed && text.contains("texts are waiting") && text.contains("try again in "), "{text}");
     server.gate.open();
     for stream in [first, second] {
@@ -225,6 +218,15 @@ fn too_much_work_is_refused_in_words() {
     }
     server.stop();
     server.wait();
+}
+
+#[test]
+fn a_client_that_will_not_wait_is_told_that_its_time_is_over() {
+    let server = Server::start(|_| ());
+    server.gate.shut();
+    let reply = server.post("X-Request-Timeout-Ms: 50\r\n", &searching("one"));
+    let (text, failed) = text_of(&reply.json()["result"]);
+    assert!(failed && text.contains("deadline"), "{text}");
 }
 
 #[test]
@@ -246,11 +248,10 @@ fn what_nobody_waits_for_is_not_done() {
     server.gate.shut();
     let first = server.begin("POST", "", searching("one").to_string().as_bytes());
     eventually(|| server.gate.seen.lock().expect("texts").len() == 1);
-    let queued = || scraped(&server, "hindsearch_queue_texts");
     let second = server.begin("POST", "", searching("two").to_string().as_bytes());
-    eventually(|| queued() == 1.0);
+    eventually(|| scraped(&server, "hindsearch_queue_texts") == 1.0);
     drop(second);
-    eventually(|| queued() == 0.0);
+    eventually(|| scraped(&server, "hindsearch_queue_texts") == 0.0);
     server.gate.open();
     assert_eq!(Reply::read(first).status, 200);
     server.call("search", json!({ "query": "three" }));

@@ -37,7 +37,8 @@ def expect(what, good, found):
 
 
 def only_text(result):
-    expect("one text", [item.type for item in result.content] == ["text"], result.content)
+    if [item.type for item in result.content] != ["text"]:
+        raise AssertionError(f"expected one text; found {result.content!r}")
     return result.content[0].text
 
 

@@ -126,16 +126,17 @@ impl Server {
 
     /// Sends a request and does not wait for the answer.
     pub fn begin(&self, method: &str, headers: &str, body: &[u8]) -> TcpStream {
-        let host = if headers.to_ascii_lowercase().contains("host:") {
-            String::new()
-        } else {
-            format!("Host: {}\r\n", self.address)
-        };
-        let head = format!(
-            "{method} /mcp HTTP/1.1\r\n{host}Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
-             Connection: close\r\nContent-Length: {}\r\n{headers}\r\n",
-            body.len()
-        );
+        let usual = [
+            ("Host", &*self.address),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        let given = |name: &str| headers.lines().any(|line| line.starts_with(&format!("{name}:")));
+        let usual: String =
+            usual.iter().filter(|(name, _)| !given(name)).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = body.len();
+        let head =
+            format!("{method} /mcp HTTP/1.1\r\n{usual}Connection: close\r\nContent-Length: {length}\r\n{headers}\r\n");
         let mut stream = TcpStream::connect(&self.address).expect("a connection");
         // A server that refuses early may close before it has read everything.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
