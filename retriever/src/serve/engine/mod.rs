@@ -44,6 +44,8 @@ pub struct EngineOptions {
     /// request's deadline, so that only the requests of the text at fault are lost; a batch that was only slow costs no more
     /// than a second attempt.
     pub patience: Duration,
+    /// The same for a pass over the index, which may have to come from a slow disk.
+    pub search_patience: Duration,
 }
 
 impl Default for EngineOptions {
@@ -55,7 +57,8 @@ impl Default for EngineOptions {
             search_threads: 0,
             queued_texts: 16_384,
             queue_wait: Duration::from_secs(5),
-            patience: Duration::from_secs(10),
+            patience: Duration::from_secs(15),
+            search_patience: Duration::from_secs(120),
         }
     }
 }
@@ -132,7 +135,7 @@ pub struct Engine {
     scanning: Arc<Scanning>,
     encoders: Crew<Embedding>,
     searchers: Crew<Scanning>,
-    patience: Duration,
+    patience: [Duration; 2],
     metrics: Arc<Metrics>,
 }
 
@@ -151,7 +154,7 @@ impl Engine {
             searchers: Crew::start(Arc::clone(&scanning), "search the index", 1)?,
             embedding,
             scanning,
-            patience: options.patience,
+            patience: [options.patience, options.search_patience],
             metrics,
         })
     }
@@ -248,7 +251,8 @@ impl Engine {
 
     /// Gives up threads that hang and hires others; to be called every now and then.
     pub fn relieve(&self) {
-        let count = self.encoders.relieve(self.patience) + self.searchers.relieve(self.patience);
+        let [encoding, searching] = self.patience;
+        let count = self.encoders.relieve(encoding) + self.searchers.relieve(searching);
         for _ in 0..count {
             self.metrics.worker_failed("hang");
         }
