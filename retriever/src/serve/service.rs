@@ -19,6 +19,10 @@ use crate::Result;
 /// Bytes that a permit for a body's memory stands for.
 const GRAIN: usize = 1024;
 
+/// How soon a generation that was refused is looked at again.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+
 /// How far a server is from its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
@@ -42,8 +46,15 @@ pub struct Service {
     active: AtomicUsize,
     /// Why the index cannot be trusted, if it cannot.
     trouble: Mutex<Option<String>>,
-    /// Why the newest generation was refused, so that the log says it once.
-    refusal: Mutex<String>,
+    refusal: Mutex<Option<Refusal>>,
+}
+
+/// Why the newest generation is not served. Looking at it again may mean to read all of it, so that is done less and less
+/// often; and the log says the same only once.
+struct Refusal {
+    reason: String,
+    again: Instant,
+    wait: Duration,
 }
 
 /// Whether requests are answered, and what is known about it.
@@ -186,27 +197,32 @@ impl Service {
     /// be called every now and then.
     pub fn look_after(&self) {
         let serving = self.serving();
-        match serving.newer(&self.root, self.options.cached_queries) {
-            Ok(Some(newer)) => {
-                self.serving.store(Arc::new(newer));
-                self.metrics.swapped("served");
-                self.count_generation();
-                *lock(&self.trouble) = None;
-            }
-            Ok(None) => *lock(&self.trouble) = serving.changed_file().map(changed),
-            // A new generation that is damaged, or of a model that is not here, does not disturb the one that is served.
-            Err(error) => {
-                *lock(&self.trouble) = serving.changed_file().map(changed);
-                let mut known = lock(&self.refusal);
-                let refusal = error.to_string();
-                if *known != refusal {
-                    self.metrics.swapped("refused");
-                    super::log::event("swap_refused", &[("error", refusal.as_str().into())]);
-                    *known = refusal;
+        let mut refusal = lock(&self.refusal);
+        if refusal.as_ref().is_none_or(|refusal| refusal.again <= Instant::now()) {
+            match serving.newer(&self.root, self.options.cached_queries) {
+                Ok(newer) => {
+                    *refusal = None;
+                    if let Some(newer) = newer {
+                        self.serving.store(Arc::new(newer));
+                        self.metrics.swapped("served");
+                        self.count_generation();
+                    }
                 }
+                // One that is damaged, or of a model that is not here, does not disturb the one that is served.
+                Err(error) => *refusal = Some(self.refused(&error.to_string(), refusal.take())),
             }
         }
+        *lock(&self.trouble) = self.serving.load().changed_file().map(changed);
         self.metrics.ready.set(i64::from(self.readiness() == Readiness::Ready));
+    }
+
+    fn refused(&self, reason: &str, before: Option<Refusal>) -> Refusal {
+        if before.as_ref().is_none_or(|before| before.reason != reason) {
+            self.metrics.swapped("refused");
+            super::log::event("swap_refused", &[("error", reason.into())]);
+        }
+        let wait = before.map_or(FIRST_WAIT, |before| (before.wait * 2).min(LONGEST_WAIT));
+        Refusal { reason: reason.to_owned(), again: Instant::now() + wait, wait }
     }
 
     fn count_generation(&self) {
