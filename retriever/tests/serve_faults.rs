@@ -152,9 +152,9 @@ fn slow_heads_are_cut_off() {
             if client.closed_after(100 * MS).is_some() {
                 return;
             }
-            assert!(passed < 500 * MS + 2000 * MS, "open after {passed:?}");
+            assert!(passed < 5500 * MS, "open after {passed:?}");
         }
-        assert!(begun.elapsed() >= 450 * MS, "cut off after {:?}", begun.elapsed());
+        assert!(begun.elapsed() >= 500 * MS, "cut off after {:?}", begun.elapsed());
     });
 }
 
@@ -165,11 +165,11 @@ fn slow_bodies_are_told_and_cut_off() {
         let mut client = Client::new(address).expect("a connection");
         let request = search("a body that comes byte by byte");
         let body = request.len() - 20;
-        client.write(&request[..body]).expect("the head and some of the body");
         let begun = Instant::now();
+        client.write(&request[..body]).expect("the head and some of the body");
         let answer = client.read().expect("an answer");
         answer.assert_fault(408);
-        assert!((450 * MS..2500 * MS).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((500 * MS..5500 * MS).contains(&begun.elapsed()), "{:?}", begun.elapsed());
         assert!(client.closed_after(3000 * MS).is_some(), "what comes next could not be told from the body");
     });
 }
@@ -201,9 +201,10 @@ fn silent_connections_are_closed() {
     let limits = Limits { idle: 500 * MS, ..Limits::default() };
     with_slow_clients(limits, SLOW, |address| {
         let mut client = Client::new(address).expect("a connection");
+        let begun = Instant::now();
         assert_eq!(client.ask(&get("/livez")).expect("an answer").status, 200);
-        let silent = client.closed_after(3000 * MS).expect("a connection that is closed");
-        assert!(silent >= 450 * MS, "closed after {silent:?}");
+        assert!(client.closed_after(5500 * MS).is_some(), "a connection that stays open");
+        assert!(begun.elapsed() >= 500 * MS, "closed after {:?}", begun.elapsed());
     });
 }
 
@@ -273,6 +274,8 @@ fn a_server_that_stops_finishes_what_it_began() {
     let server = Server::start(&library, encoder.clone(), options());
     let (address, service) = (server.address, Arc::clone(&server.service));
     let mut silent = Client::new(address).expect("a connection");
+    let mut halfway = Client::new(address).expect("a connection");
+    halfway.write(&get("/readyz")[..10]).expect("some of a head");
     let mut known = Client::new(address).expect("a connection");
     assert_eq!(known.ask(&get("/readyz")).expect("an answer").status, 200);
     encoder.hold();
@@ -297,7 +300,9 @@ fn a_server_that_stops_finishes_what_it_began() {
         assert_eq!(answer.ids()[0].len(), 20);
         assert_eq!(answer.header("connection"), Some("close"));
     }
-    assert!(silent.closed_after(5000 * MS).is_some(), "a connection without a request is not waited for");
+    for client in [&mut silent, &mut halfway] {
+        assert!(client.closed_after(5000 * MS).is_some(), "a connection without a request is not waited for");
+    }
     until("it has ended", 5000 * MS, || server.has_ended());
     assert!(Client::new(address).is_err(), "nobody listens any more");
     server.join();

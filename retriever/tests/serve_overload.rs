@@ -196,7 +196,7 @@ fn clients_that_leave_cost_nothing() {
 fn a_request_past_its_deadline_is_told_and_not_worked_on() {
     let library = Library::new(20, 100);
     let encoder = Faulty::quick();
-    let limits = Limits { deadline: 300 * MS, ..Limits::default() };
+    let limits = Limits { deadline: 2000 * MS, ..Limits::default() };
     let server = Server::start(&library, encoder.clone(), ServeOptions { limits, ..narrow(1, 16_384, 5000 * MS) });
     encoder.hold();
     let mut busy: Vec<Client> = (0..2).map(|_| Client::new(server.address).expect("a connection")).collect();
@@ -206,11 +206,11 @@ fn a_request_past_its_deadline_is_told_and_not_worked_on() {
     until("the model is busy", 5000 * MS, || encoder.waiting() == 2);
     let begun = Instant::now();
     ask(server.address, &search("too late")).assert_fault(504);
-    assert!(begun.elapsed() >= 290 * MS);
+    assert!(begun.elapsed() >= 2000 * MS);
     let own = post_with("/v1/search", "X-Request-Timeout-Ms: 50\r\n", &json!({ "query": "much too late" }));
     let begun = Instant::now();
     ask(server.address, &own).assert_fault(504);
-    assert!((50 * MS..290 * MS).contains(&begun.elapsed()), "{:?} for the client's own 50 ms", begun.elapsed());
+    assert!((50 * MS..1900 * MS).contains(&begun.elapsed()), "{:?} for the client's own 50 ms", begun.elapsed());
     // A client may shorten the deadline, not lengthen it.
     let longer = post_with("/v1/search", "X-Request-Timeout-Ms: 600000\r\n", &json!({ "query": "no later" }));
     ask(server.address, &longer).assert_fault(504);
