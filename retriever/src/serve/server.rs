@@ -122,7 +122,6 @@ impl Bound {
         }
         drop(closed);
         tokio::spawn(look_after(Arc::clone(&service), self.tls));
-        tokio::spawn(relieve(Arc::clone(&service)));
         // Asked for before anybody knows where to send requests, so that a stop is never missed.
         let told = stop();
         on_ready(&addresses);
@@ -208,6 +207,7 @@ async fn relieve(service: Arc<Service>) {
 }
 
 pub(super) async fn look_after(service: Arc<Service>, tls: Option<Arc<Tls>>) {
+    tokio::spawn(relieve(Arc::clone(&service)));
     let service = Arc::downgrade(&service);
     loop {
         tokio::time::sleep(ROUND).await;
