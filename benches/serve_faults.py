@@ -306,6 +306,8 @@ async def soak(args, index):
             published = 0
             while True:
                 await asyncio.sleep(SAMPLE_SECONDS)
+                if server.process.poll() is not None:
+                    raise SystemExit(f"the server has ended with {server.process.returncode}; see `{lines.name}`")
                 seconds = time.perf_counter() - begin
                 if seconds >= (published + 1) * GENERATION_SECONDS:
                     await asyncio.to_thread(publish, index)
