@@ -51,7 +51,7 @@ fn a_token_that_is_none_is_not_taken_for_no_token() {
         let refused = bench.refused(&[&SERVE[..], &["--token-file", name]].concat(), 2, &[name, "token"]);
         assert!(!refused.stderr.contains("cret") && !refused.stderr.contains("geh"), "{}", refused.stderr);
     }
-    bench.refused(&[&SERVE[..], &["--token-file", "nowhere"]].concat(), 1, &["nowhere"]);
+    bench.refused(&[&SERVE[..], &["--token-file", "nowhere"]].concat(), 3, &["nowhere"]);
     for bad in ["", " ", "se cret", "a\nb"] {
         let mut command = bench.command(&SERVE);
         let outcome = Outcome::of(command.env("HINDSEARCH_TOKEN", bad).output().expect("the program starts"));
@@ -184,13 +184,13 @@ fn the_log_has_no_queries() {
 }
 
 #[test]
-fn a_key_of_another_certificate_is_named() {
+fn a_certificate_that_is_none_is_refused_without_its_key() {
     let bench = indexed();
     let pem = |kind: &str, body: &str| format!("-----BEGIN {kind}-----\n{body}\n-----END {kind}-----\n");
     bench.write("cert.pem", pem("CERTIFICATE", "AAAA"));
     bench.write("key.pem", pem("PRIVATE KEY", "c2VjcmV0"));
     let tls = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
-    let refused = bench.refused(&[&SERVE[..], &tls].concat(), 1, &["key.pem", "PEM"]);
+    let refused = bench.refused(&[&SERVE[..], &tls].concat(), 2, &["key.pem", "PEM"]);
     assert!(!refused.stderr.contains("c2VjcmV0"));
     bench.refused(&[&SERVE[..], &["--tls-cert", "cert.pem"]].concat(), 2, &["--tls-key"]);
 }

@@ -58,7 +58,7 @@ impl Served {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
         assert_eq!(self.child.wait().expect("an end").code(), Some(0));
-        let mut text = |pipe: Option<JoinHandle<String>>| pipe.expect("a pipe").join().expect("text");
+        let text = |pipe: Option<JoinHandle<String>>| pipe.expect("a pipe").join().expect("text");
         (text(self.stdout.take()), text(self.stderr.take()))
     }
 }

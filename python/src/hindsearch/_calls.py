@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 # The server's limits for one request.
 MAX_ITEMS = 4096
+MAX_PASSAGES = 100_000
 MAX_BODY = 16 * 1024 * 1024
 
 
@@ -108,10 +109,12 @@ def _search(key: str, items: list[Any], rest: dict[str, Any]) -> Call[list[Resul
 def _bodies(key: str, items: list[Any], rest: dict[str, Any]) -> Iterator[bytes]:
     """JSON bodies that hold all items in order, each within the server's limits. An item too long alone is left to the server."""
     head = b"{%s%s:[" % (b"".join(_json(name) + b":" + _json(value) + b"," for name, value in rest.items()), _json(key))
+    top_k = rest.get("top_k") or 1
+    most = max(1, min(MAX_ITEMS, MAX_PASSAGES // top_k)) if isinstance(top_k, int) and top_k > 0 else MAX_ITEMS
     batch: list[bytes] = []
     size = len(head) + 2
     for item in map(_json, items):
-        if batch and (len(batch) == MAX_ITEMS or size + len(item) > MAX_BODY):
+        if batch and (len(batch) == most or size + len(item) > MAX_BODY):
             yield head + b",".join(batch) + b"]}"
             batch, size = [], len(head) + 2
         batch.append(item)

@@ -121,7 +121,7 @@ impl RemoteRetriever {
     fn ask(&self, queries: &[String], top_k: usize, call: &mut Call<'_>) -> Result<Option<Vec<Vec<Ranked>>>> {
         let mut rankings = Vec::with_capacity(queries.len());
         let mut index = None;
-        for batch in batches(queries) {
+        for batch in batches(queries, top_k) {
             let answer = call.ask(&Request::new(batch, top_k))?;
             if *index.get_or_insert_with(|| answer.index.clone()) != answer.index {
                 return Ok(None);

@@ -6,6 +6,8 @@ use crate::{Passage, Ranked};
 
 /// Queries in a request, at most; servers refuse more.
 const MAX_QUERIES: usize = 4096;
+/// Passages of an answer, at most; servers refuse more.
+const MAX_PASSAGES: usize = 100_000;
 /// Bytes of queries in a request, as JSON, unless a single query is longer; servers refuse bodies over 16 MiB.
 const MAX_BYTES: usize = 15 << 20;
 
@@ -24,10 +26,11 @@ impl<'a> Request<'a> {
 }
 
 /// The queries in pieces that a server takes.
-pub(super) fn batches(mut rest: &[String]) -> impl Iterator<Item = &[String]> {
+pub(super) fn batches(mut rest: &[String], top_k: usize) -> impl Iterator<Item = &[String]> {
+    let most = MAX_QUERIES.min(MAX_PASSAGES / top_k.max(1));
     std::iter::from_fn(move || {
         let mut bytes = 0;
-        let fits = rest.iter().take(MAX_QUERIES).take_while(|query| {
+        let fits = rest.iter().take(most).take_while(|query| {
             bytes += json_length(query);
             bytes <= MAX_BYTES
         });
@@ -142,14 +145,15 @@ mod tests {
     #[test]
     fn batches_keep_order_and_limits() {
         let queries: Vec<String> = (0..9000).map(|i| i.to_string()).collect();
-        let sizes: Vec<usize> = batches(&queries).map(<[_]>::len).collect();
+        let sizes: Vec<usize> = batches(&queries, 5).map(<[_]>::len).collect();
         assert_eq!(sizes, [4096, 4096, 808]);
-        assert_eq!(batches(&queries).flatten().collect::<Vec<_>>(), queries.iter().collect::<Vec<_>>());
-        assert_eq!(batches(&[]).count(), 0);
+        assert_eq!(batches(&queries, 5).flatten().collect::<Vec<_>>(), queries.iter().collect::<Vec<_>>());
+        assert_eq!(batches(&[], 5).count(), 0);
+        assert_eq!(batches(&queries, 1000).map(<[_]>::len).max(), Some(100));
         // A NUL takes six bytes: five such queries make a batch, and one that is too long stands alone.
         let queries: Vec<String> =
             [[1; 6].as_slice(), &[20], &[1]].concat().iter().map(|n| "\0".repeat(n << 19)).collect();
-        let sizes: Vec<usize> = batches(&queries).map(<[_]>::len).collect();
+        let sizes: Vec<usize> = batches(&queries, 5).map(<[_]>::len).collect();
         assert_eq!(sizes, [4, 2, 1, 1]);
     }
 

@@ -196,6 +196,7 @@ pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incomi
         blocking(move || plan(&service, &serving, request)).await??
     };
     let (count, ask) = asked;
+    let memory = service.reserve_answer(count, ask.top_k)?;
     let deadline = incoming.deadline(count);
     debug_assert!(count <= limits.queries);
     let found = service.within(deadline, service.engine().search(&serving, Ask { deadline, ..ask })).await?;
@@ -213,6 +214,7 @@ pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incomi
     });
     let mut response = written(body.await?)?;
     response.extensions_mut().insert(stages);
+    response.extensions_mut().insert(memory);
     Ok(response)
 }
 

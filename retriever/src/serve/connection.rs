@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::options::Limits;
+use super::service::AnswerMemory;
 
 const IDLE: u8 = 0;
 const HEAD: u8 = 1;
@@ -50,6 +51,8 @@ impl Phase {
 pub(super) struct Answering {
     pub body: Body,
     pub phase: Phase,
+    /// A client that reads slowly holds on to it.
+    pub _memory: Option<AnswerMemory>,
 }
 
 impl hyper::body::Body for Answering {

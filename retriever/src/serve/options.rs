@@ -19,6 +19,8 @@ pub struct Limits {
     pub query: usize,
     /// Passages a query.
     pub top_k: usize,
+    /// Passages of an answer, of all its queries together.
+    pub passages: usize,
     /// Ids in a filter.
     pub ids: usize,
     /// Depth of JSON.
@@ -47,6 +49,7 @@ impl Default for Limits {
             queries: 4096,
             query: 64 << 10,
             top_k: 1000,
+            passages: 100_000,
             ids: 10_000,
             depth: 64,
             in_flight: 512,

@@ -11,11 +11,15 @@ const STEP: usize = 4 << 20;
 /// Share of the free memory that reading ahead may fill.
 const SHARE: f64 = 0.8;
 
-/// Starts a thread that does so. What does not fit into memory stays on the disk.
+/// Starts a thread that does so, where that is wanted. What does not fit into memory stays on the disk.
 pub(super) fn start(service: &Arc<Service>) {
+    if !service.options().page_in {
+        return;
+    }
     let service = Arc::downgrade(service);
     let Some(strong) = service.upgrade() else { return };
     let generation = strong.serving().retriever().generation().path().to_path_buf();
+    let number = strong.serving().retriever().generation().number();
     let mut files: Vec<_> = strong.serving().retriever().generation().manifest().files.clone();
     // Searching needs these first; passages are read a few at a time.
     let rank = |name: &str| ["graph", "vectors", "ids", "passages"].iter().position(|known| *known == name);
@@ -32,6 +36,10 @@ pub(super) fn start(service: &Arc<Service>) {
                 // Whoever asks meanwhile comes first.
                 std::thread::sleep(Duration::from_micros(100));
                 let Some(service) = service.upgrade() else { return };
+                // The next generation has a thread of its own.
+                if service.serving().retriever().generation().number() != number {
+                    return;
+                }
                 service.metrics().page_in.set(done as i64);
                 if done > budget {
                     return;

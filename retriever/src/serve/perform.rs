@@ -10,7 +10,7 @@ use super::dialects::{Answer, Documents, Operation, Setup, Work};
 use super::engine::{Ask, Timings, blocking};
 use super::fault::{Code, Fault, msgpack};
 use super::incoming::Incoming;
-use super::service::Service;
+use super::service::{AnswerMemory, Service};
 use super::serving::Serving;
 use crate::embed::InputKind;
 use crate::{Ranked, Result};
@@ -26,7 +26,7 @@ pub(super) async fn answer(
     let setup =
         Setup { top_k: options.top_k, limits: &options.limits, documents: Documents { urls: options.derive_urls } };
     let work = (operation.read)(&incoming, &setup)?;
-    let (answer, stages) = perform(service, &serving, work, &incoming).await?;
+    let (answer, notes) = perform(service, &serving, work, &incoming).await?;
     // Thousands of documents take their time to write down.
     let (kind, bytes) = blocking(move || match answer {
         Answer::Json(body) => ("application/json", body.to_string().into_bytes()),
@@ -34,27 +34,29 @@ pub(super) async fn answer(
     })
     .await?;
     let mut response = ([(header::CONTENT_TYPE, kind)], bytes).into_response();
-    if let Some(stages) = stages {
+    if let Some((stages, memory)) = notes {
         response.extensions_mut().insert(stages);
+        response.extensions_mut().insert(memory);
     }
     Ok(response)
 }
 
-/// The answer, and where the time of a search went.
+/// The answer; and of a search, where the time went, and the answer's memory.
 async fn perform(
     service: &Service,
     serving: &Arc<Serving>,
     work: Work,
     incoming: &Incoming,
-) -> Result<(Answer, Option<Timings>), Fault> {
+) -> Result<(Answer, Option<(Timings, AnswerMemory)>), Fault> {
     let answer = match work {
         Work::Done(answer) => answer,
         Work::Search { queries, top_k, render } => {
+            let memory = service.reserve_answer(queries.len(), top_k)?;
             let deadline = incoming.deadline(queries.len());
             let ask = Ask::texts(queries, top_k, deadline);
             let found = service.within(deadline, service.engine().search(serving, ask)).await?;
             let stages = found.timings;
-            return Ok((blocking(move || render(found.rankings)).await?, Some(stages)));
+            return Ok((blocking(move || render(found.rankings)).await?, Some((stages, memory))));
         }
         Work::Rerank { queries, texts, render } => {
             let deadline = incoming.deadline(queries.len() + texts.iter().map(Vec::len).sum::<usize>());

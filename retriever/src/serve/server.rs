@@ -23,7 +23,7 @@ use tower::ServiceExt;
 use super::connection::{Answering, Phase, Timed};
 use super::dialects::{self, Dialect};
 use super::options::ServeOptions;
-use super::service::Service;
+use super::service::{AnswerMemory, Service};
 use super::serving::Serving;
 use super::tls::Tls;
 use super::{descriptors, page_in, routes};
@@ -117,9 +117,7 @@ impl Bound {
             addresses.push(Address { socket: address, dialect: dialect.map(|d| d.name), tls: acceptor.is_some() });
             tokio::spawn(host.accept(listener));
         }
-        if service.options().page_in {
-            page_in::start(&service);
-        }
+        page_in::start(&service);
         drop(closed);
         tokio::spawn(look_after(Arc::clone(&service), self.tls));
         // Asked for before anybody knows where to send requests, so that a stop is never missed.
@@ -217,7 +215,11 @@ pub(super) async fn look_after(service: Arc<Service>, tls: Option<Arc<Tls>>) {
             if let Some(tls) = tls {
                 tls.renew();
             }
+            let before = service.serving().retriever().generation().number();
             service.look_after();
+            if before != service.serving().retriever().generation().number() {
+                page_in::start(&service);
+            }
         };
         // A round that fails is followed by another.
         let _ = tokio::task::spawn_blocking(round).await;
@@ -349,8 +351,9 @@ impl Host {
             async move {
                 let mut request: Request = request.map(axum::body::Body::new);
                 request.extensions_mut().insert(ConnectInfo(client));
-                let response = router.oneshot(request).await?;
-                Ok::<_, std::convert::Infallible>(response.map(|body| Answering { body, phase }))
+                let mut response = router.oneshot(request).await?;
+                let memory = response.extensions_mut().remove::<AnswerMemory>();
+                Ok::<_, std::convert::Infallible>(response.map(|body| Answering { body, phase, _memory: memory }))
             }
         });
         let mut http = http1::Builder::new();

@@ -33,6 +33,9 @@ enum Stage {
     Ending,
 }
 
+/// Bytes that a passage takes while an answer is written: as a document, and as JSON.
+const PASSAGE: usize = 2048;
+
 /// A server without its sockets.
 pub struct Service {
     root: PathBuf,
@@ -130,6 +133,17 @@ impl Service {
     /// Requests being worked on.
     pub(super) fn in_flight(&self) -> usize {
         self.options.limits.in_flight - self.in_flight.available_permits()
+    }
+
+    /// Memory for an answer to so many queries.
+    pub(super) fn reserve_answer(&self, queries: usize, top_k: usize) -> Result<AnswerMemory, Fault> {
+        let (passages, most) = (queries.saturating_mul(top_k), self.options.limits.passages);
+        if passages > most {
+            let message =
+                format!("{queries} queries with {top_k} passages each are {passages}, at most {most} fit in an answer");
+            return Err(Fault::invalid(format!("{message}; ask in parts")));
+        }
+        self.reserve_memory(passages * PASSAGE).map(|permit| AnswerMemory(Arc::new(permit)))
     }
 
     pub(super) fn reserve_memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Fault> {
@@ -241,6 +255,10 @@ impl Service {
         self.metrics.page()
     }
 }
+
+/// An answer's share of the memory, until it is sent: it goes with the response to where that is.
+#[derive(Clone)]
+pub(super) struct AnswerMemory(#[allow(dead_code, reason = "held, not read")] Arc<OwnedSemaphorePermit>);
 
 /// A request under way.
 pub(super) struct Active(Arc<Service>);
