@@ -192,3 +192,38 @@ fn a_server_without_descriptors_survives_and_goes_on() {
     let (code, said) = server.end(30_000 * MS);
     assert_eq!(code, Some(0), "{said}");
 }
+
+/// A log that nobody reads must not keep the server from ending.
+#[test]
+fn a_full_pipe_does_not_keep_it_alive() {
+    let bench = index();
+    let server = Server::start(bench.command(&["serve", "index", "--port", "0", "--json"]));
+    let path = format!("/{}", "x".repeat(500));
+    let mut client = Client::new(server.address).expect("a connection");
+    for _ in 0..400 {
+        assert_eq!(client.ask(&get(&path)).expect("an answer").status, 404);
+    }
+    server.signal();
+    let mut server = server;
+    until("it has ended", Duration::from_secs(20), || server.child.try_wait().expect("a child").is_some());
+    assert_eq!(server.child.wait().expect("an end").code(), Some(0));
+}
+
+#[test]
+fn tokens_are_read_again_when_their_file_changes() {
+    let bench = index();
+    let file = bench.write("tokens", "first-token-of-some-length\n");
+    let server = Server::start(bench.command(&["serve", "index", "--port", "0", "--json", "--token-file", "tokens"]));
+    let status = |token: &str| {
+        let request = format!("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+        ask(server.address, request.as_bytes()).status
+    };
+    assert_eq!((status("first-token-of-some-length"), status("second-token-of-some-length")), (200, 401));
+    std::thread::sleep(10 * MS);
+    std::fs::write(&file, "second-token-of-some-length\n").expect("a written file");
+    until("the new token is known", Duration::from_secs(20), || status("second-token-of-some-length") == 200);
+    assert_eq!(status("first-token-of-some-length"), 401);
+    std::fs::write(&file, "").expect("a written file");
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(status("second-token-of-some-length"), 200, "a file without a token changes nothing");
+}

@@ -330,3 +330,35 @@ fn who_is_not_done_when_the_time_is_over_is_told() {
         encoder.go_on();
     }
 }
+
+/// Memory for large answers is held until they are sent, and small requests never wait for it.
+#[test]
+fn answers_that_nobody_reads_keep_out_large_ones_alone() {
+    // Twelve megabytes an answer, counted as five times as much.
+    let library = Library::new(20, 9000);
+    let engine = EngineOptions { answers_bytes: 80 << 20, ..EngineOptions::default() };
+    let server = Server::start(&library, Faulty::quick(), ServeOptions { engine, ..options() });
+    let much = post("/v1/search", &json!({ "queries": vec!["much"; 64], "top_k": 20 }));
+    let mut slow = Client::new(server.address).expect("a connection");
+    slow.write(&much).expect("a request");
+    let mut first = [0; 1];
+    slow.0.get_mut().read_exact(&mut first).expect("the begin of an answer");
+    let refused = ask(server.address, &much);
+    refused.assert_fault(503);
+    assert!(refused.text().contains("large answers"), "{}", refused.text());
+    assert_eq!(ask(server.address, &post("/v1/search", &json!({ "query": "little" }))).status, 200);
+    drop(slow);
+    until("the memory is free", 10_000 * MS, || ask(server.address, &much).status == 200);
+}
+
+#[test]
+fn an_answer_of_more_than_can_be_sent_is_refused() {
+    let library = Library::new(20, 9000);
+    let engine = EngineOptions { answer_bytes: 1 << 20, ..EngineOptions::default() };
+    let server = Server::start(&library, Faulty::quick(), ServeOptions { engine, ..options() });
+    let ask_for = |queries: usize| {
+        ask(server.address, &post("/v1/search", &json!({ "queries": vec!["x"; queries], "top_k": 20 })))
+    };
+    assert_eq!(ask_for(2).status, 200);
+    ask_for(64).assert_fault(422);
+}

@@ -330,7 +330,9 @@ fn one_host_is_named_and_no_other_address_is_asked_for() {
             let request = format!("GET {target} HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n");
             let answers = exchange(server.address, request.as_bytes());
             assert_eq!(answers.len(), 1, "{request}");
-            if served {
+            // Load balancers ask in HTTP/1.0 without one.
+            let balancer = version == "1.0" && hosts.is_empty();
+            if served || balancer {
                 assert_eq!(answers[0].status, 200, "{request}");
             } else {
                 answers[0].refuses(403, "forbidden", &["Host"]);

@@ -1,11 +1,10 @@
 //! `hindsearch serve`: answers over HTTP until it is told to stop.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hindsearch::indexes;
 use hindsearch::retriever::serve::{
     self, Address, EngineOptions, Limits, Listen, ServeOptions, Service, TlsFiles, Token,
 };
@@ -29,23 +28,25 @@ Examples:
   hindsearch serve wiki                                  # http://127.0.0.1:8000
   hindsearch serve wiki --port 8001 --top-k 5
   hindsearch serve wiki --listen 6002=zerosearch         # a port for clients whose requests do not tell their dialect
+  hindsearch serve wiki --host 0.0.0.0 --insecure-no-auth --allow-host node1   # trainers on other nodes, as http://node1:8000
   hindsearch serve wiki --host 0.0.0.0 --token-file token.txt --tls-cert cert.pem --tls-key key.pem")]
 pub struct Args {
     /// The index folder
     index: PathBuf,
-    /// Address to listen on
-    #[arg(long, value_name = "IP")]
-    host: Option<std::net::IpAddr>,
-    /// Port to listen on; 0 takes a free one
+    /// Address to listen on (setting serve.host, 127.0.0.1)
+    #[arg(long, value_name = "IP", value_parser = host)]
+    host: Option<IpAddr>,
+    /// Port to listen on; 0 takes a free one (serve.port, 8000)
     #[arg(long)]
     port: Option<u16>,
-    /// Passages for a request that names no number
+    /// Passages for a request that names no number (serve.top_k, 3)
     #[arg(long, short = 'k', value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: Option<u32>,
-    /// A further port that speaks one dialect alone
+    /// A further port that speaks one dialect alone: search_r1, skyrl, gem, rllm, rllm_documents, zerosearch, asearcher,
+    /// browsecomp, research, r1_searcher, rerank, pyserini
     #[arg(long, value_name = "PORT=DIALECT", value_parser = listen)]
     listen: Vec<Listen>,
-    /// File with tokens, one a line: whoever asks must name one (or set HINDSEARCH_TOKEN)
+    /// File with tokens, one a line, read again when it changes: whoever asks must name one (or set HINDSEARCH_TOKEN)
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Let everybody ask who can reach the address
@@ -90,9 +91,6 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let index = args.index.clone();
     let options = options(args, context)?;
     serve::serve(&index, open, options, |service, addresses| tell(context, &index, begun, service, addresses))?;
-    if !context.quiet {
-        let _ = writeln!(std::io::stderr(), "stopped");
-    }
     Ok(())
 }
 
@@ -106,6 +104,7 @@ fn options(args: Args, context: &Context) -> Result<ServeOptions, Failure> {
         listen: args.listen,
         top_k: args.top_k.map_or(configured.top_k, |top_k| top_k as usize),
         tokens: tokens(args.token_file.as_deref())?,
+        token_file: args.token_file,
         insecure_no_auth: args.insecure_no_auth,
         hosts: args.allow_host,
         origins: args.allow_origin,
@@ -126,7 +125,7 @@ pub fn configured(context: &Context) -> ServeOptions {
         cached_queries: settings.cached_queries,
         limits: Limits {
             body: settings.body_bytes,
-            bodies: Limits::default().bodies.max(settings.body_bytes),
+            bodies: Limits::default().bodies.max(2 * settings.body_bytes),
             in_flight: settings.in_flight,
             connections: settings.connections,
             deadline: ms(settings.deadline),
@@ -148,20 +147,18 @@ pub fn configured(context: &Context) -> ServeOptions {
 
 /// The tokens of the file, or the one of the environment. A token that is asked for and empty is refused, not taken as none.
 fn tokens(file: Option<&Path>) -> Result<Vec<Token>, Failure> {
-    let Some(path) = file else {
-        let Some(text) = std::env::var_os(TOKEN) else { return Ok(Vec::new()) };
-        return Ok(vec![
-            Token::new(&text.to_string_lossy()).map_err(|error| Failure::Usage(format!("{TOKEN}: {error}")))?,
-        ]);
-    };
-    let text = std::fs::read_to_string(path).map_err(indexes::Error::io("read", path))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let named = |error| Failure::Usage(format!("`{}`: {error}", path.display()));
-    let tokens = lines.map(|line| Token::new(line).map_err(named)).collect::<Result<Vec<_>, _>>()?;
-    if tokens.is_empty() {
-        return Err(Failure::Usage(format!("`{}`: expected a token a line, found none", path.display())));
+    if let Some(path) = file {
+        return Ok(Token::read_file(path)?);
     }
-    Ok(tokens)
+    let Some(text) = std::env::var_os(TOKEN) else { return Ok(Vec::new()) };
+    Ok(vec![Token::new(&text.to_string_lossy()).map_err(|error| Failure::Usage(format!("{TOKEN}: {error}")))?])
+}
+
+fn host(text: &str) -> Result<IpAddr, String> {
+    if text.eq_ignore_ascii_case("localhost") {
+        return Ok(Ipv4Addr::LOCALHOST.into());
+    }
+    text.parse().map_err(|_| "expected an IP address, such as 127.0.0.1, ::1 or 0.0.0.0".to_owned())
 }
 
 fn listen(text: &str) -> Result<Listen, String> {
@@ -194,6 +191,10 @@ fn tell(context: &Context, index: &Path, begun: Instant, service: &Service, addr
         let _ = writeln!(err, "  {address}{dialect}");
     }
     if let Some(address) = addresses.first() {
-        let _ = writeln!(err, "Search at {address}/ , all routes at {address}/docs . Ctrl-C stops.");
+        let mut here = address.clone();
+        if here.socket.ip().is_unspecified() {
+            here.socket.set_ip(Ipv4Addr::LOCALHOST.into());
+        }
+        let _ = writeln!(err, "Search at {here}/ , all routes at {here}/docs , for agents {here}/mcp . Ctrl-C stops.");
     }
 }

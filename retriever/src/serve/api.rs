@@ -1,5 +1,6 @@
 //! Our own interface, with every field typed and every unknown one refused.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -12,13 +13,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::dialects::Documents;
-use super::engine::{Ask, Found, Queries, Timings, blocking};
+use super::engine::{Ask, Found, Queries, Timings, aside, blocking};
 use super::fault::{Code, Fault};
-use super::incoming::Incoming;
+use super::incoming::{Incoming, understand};
 use super::perform::passage;
 use super::service::Service;
 use super::serving::Serving;
 use crate::Ranked;
+use crate::embed::TextLength;
 
 /// A search: one of `query`, `queries` and `vectors`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -58,7 +60,7 @@ fn one_of(names: [&str; 3]) -> Vec<Value> {
 }
 
 /// A field of a hit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Field {
     /// The corpus's id.
@@ -186,35 +188,38 @@ pub struct PassageResponse {
 
 /// `POST /v1/search`.
 pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
-    let request: SearchRequest = typed(&incoming, &["filter"])?;
+    let understood = understand(incoming, |incoming| typed::<SearchRequest>(incoming, &["filter"]));
+    let (request, incoming) = understood.await?;
     let serving = service.serving();
-    let fields = request.fields.clone().unwrap_or_else(|| vec![Field::Id, Field::Title, Field::Text, Field::Score]);
-    let limits = service.options().limits;
+    let fields = request.fields.as_deref().unwrap_or(&[Field::Id, Field::Title, Field::Text, Field::Score]);
+    // Named twice, a field is written once.
+    let fields: BTreeSet<Field> = fields.iter().copied().collect();
     let asked = {
         let (service, serving) = (Arc::clone(&service), Arc::clone(&serving));
+        let texts = request.queries.as_ref().map_or(1, Vec::len) + request.vectors.as_ref().map_or(0, Vec::len);
         // Ids are looked up in files.
-        blocking(move || plan(&service, &serving, request)).await??
+        let weight = if request.filter.is_some() { usize::MAX } else { texts };
+        aside(weight, move || plan(&service, &serving, request)).await??
     };
     let (count, ask) = asked;
-    let memory = service.reserve_answer(count, ask.top_k)?;
+    service.check_answer(count, ask.top_k)?;
     let deadline = incoming.deadline(count);
-    debug_assert!(count <= limits.queries);
     let found = service.within(deadline, service.engine().search(&serving, Ask { deadline, ..ask })).await?;
     let request_id = incoming.id.0.to_string();
     let documents = Documents { urls: service.options().derive_urls };
-    let stages = found.timings;
-    let body = blocking(move || {
+    let Found { rankings, lengths, timings, memory } = found;
+    let body = aside(rankings.iter().map(Vec::len).sum(), move || {
         let body = SearchResponse {
             index: IndexFacts::of(&serving),
-            timings: TimingsMs::of(&found.timings),
-            results: results(found, &fields, documents),
+            timings: TimingsMs::of(&timings),
+            results: results(&rankings, &lengths, &fields, documents),
             request_id,
         };
         serde_json::to_vec(&body)
     });
-    let mut response = written(body.await?)?;
-    response.extensions_mut().insert(stages);
-    response.extensions_mut().insert(memory);
+    let mut response = written(service.within(deadline, body).await?)?;
+    response.extensions_mut().insert(timings);
+    response.extensions_mut().insert(Arc::new(memory));
     Ok(response)
 }
 
@@ -276,13 +281,17 @@ fn matrix(vectors: Vec<Vec<f32>>, dimensions: usize) -> Result<Vectors, Fault> {
     Ok(vectors)
 }
 
-fn results(found: Found, fields: &[Field], documents: Documents) -> Vec<SearchResult> {
-    let truncated = |at: usize| found.lengths.get(at).is_some_and(|length| length.truncated);
+fn results(
+    rankings: &[Vec<Ranked>],
+    lengths: &[TextLength],
+    fields: &BTreeSet<Field>,
+    documents: Documents,
+) -> Vec<SearchResult> {
     let result = |(at, hits): (usize, &Vec<Ranked>)| SearchResult {
         hits: hits.iter().map(|hit| Hit::of(hit, fields, documents)).collect(),
-        truncated: truncated(at),
+        truncated: lengths.get(at).is_some_and(|length| length.truncated),
     };
-    found.rankings.iter().enumerate().map(result).collect()
+    rankings.iter().enumerate().map(result).collect()
 }
 
 pub(super) fn title(hit: &Ranked) -> Option<String> {
@@ -290,7 +299,7 @@ pub(super) fn title(hit: &Ranked) -> Option<String> {
 }
 
 impl Hit {
-    fn of(ranked: &Ranked, fields: &[Field], documents: Documents) -> Self {
+    fn of(ranked: &Ranked, fields: &BTreeSet<Field>, documents: Documents) -> Self {
         let mut hit = Self::default();
         for field in fields {
             match field {

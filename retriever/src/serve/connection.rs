@@ -14,16 +14,18 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::memory::Share;
 use super::options::Limits;
-use super::service::AnswerMemory;
 
 const IDLE: u8 = 0;
 const HEAD: u8 = 1;
 const BUSY: u8 = 2;
 const SENDING: u8 = 3;
 
+/// Bytes of an answer that are given out at once.
+const PIECE: usize = 64 << 10;
 /// Bytes that a client takes in the time allowed, or it is too slow.
-const SHARE: usize = 64 << 10;
+const SHARE: usize = 1 << 20;
 /// How long the rest of a request that was answered early is read.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -51,27 +53,46 @@ impl Phase {
 pub(super) struct Answering {
     pub body: Body,
     pub phase: Phase,
+    /// What came of the body and has not been given out.
+    pub rest: Bytes,
     /// A client that reads slowly holds on to it.
-    pub _memory: Option<AnswerMemory>,
+    pub _memory: Option<Arc<Share>>,
 }
 
 impl hyper::body::Body for Answering {
     type Data = Bytes;
     type Error = axum::Error;
 
+    /// A piece at a time: given all at once, hyper would take it into its own memory, and nobody would count it.
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                other => return Poll::Ready(other),
+            }
+        }
+        let most = self.rest.len().min(PIECE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(most)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest + body.lower());
+        if let Some(upper) = body.upper() {
+            hint.set_upper(rest + upper);
+        }
+        hint
     }
 }
 

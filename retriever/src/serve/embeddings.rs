@@ -8,18 +8,21 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::api::{typed, written};
 use super::engine::{TextVector, blocking};
 use super::fault::Fault;
-use super::incoming::Incoming;
+use super::incoming::{Incoming, understand};
+use super::memory::Share;
 use super::service::Service;
 use super::serving::Serving;
 use crate::embed::InputKind;
 
-/// Token ids of a text; no model reads as many.
-const MOST_IDS: usize = 64 << 10;
+/// Token ids of a request: all texts that it may have, each as long as a model reads.
+const MOST_IDS: usize = 2 << 20;
+/// Bytes that a value of a vector takes, as a number and as text.
+const WRITTEN: usize = 20;
 
 /// What is embedded: a text, texts, or the model's own token ids of one or many.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -97,16 +100,25 @@ pub struct Embedding {
     /// The text's place in the input.
     pub index: usize,
     /// The values, or their Base64.
-    #[schemars(with = "FloatsOrBase64")]
-    pub embedding: Value,
+    pub embedding: Values,
 }
 
-#[derive(JsonSchema)]
+/// A vector as numbers or as text.
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-#[allow(dead_code, reason = "only its schema is used")]
-enum FloatsOrBase64 {
-    Floats(Vec<f32>),
+pub enum Values {
+    /// The values.
+    Floats(
+        #[serde(serialize_with = "floats")]
+        #[schemars(with = "Vec<f32>")]
+        Arc<[f32]>,
+    ),
+    /// Little-endian `f32`s in Base64.
     Base64(String),
+}
+
+fn floats<S: serde::Serializer>(values: &Arc<[f32]>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter())
 }
 
 /// Tokens that went through the model, special ones included.
@@ -139,21 +151,22 @@ pub struct EmbedRequest {
 
 /// `POST /v1/embeddings`.
 pub(super) async fn openai(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
-    let request: EmbeddingsRequest = typed(&incoming, &[])?;
+    let understood = understand(incoming, |incoming| typed::<EmbeddingsRequest>(incoming, &[]));
+    let (request, incoming) = understood.await?;
     let serving = service.serving();
     let kind = request.input_type.unwrap_or_default();
     let format = request.encoding_format.unwrap_or_default();
-    let vectors = embed(&service, &serving, &incoming, request.input, kind, request.dimensions).await?;
+    let (vectors, memory) = embed(&service, &serving, &incoming, request.input, kind, request.dimensions).await?;
     let tokens = vectors.iter().map(|vector| vector.length.tokens).sum();
     let body = blocking(move || {
         let data = vectors.iter().enumerate().map(|(index, vector)| Embedding {
             object: "embedding",
             index,
             embedding: match format {
-                EncodingFormat::Float => json!(vector.values.as_ref()),
+                EncodingFormat::Float => Values::Floats(Arc::clone(&vector.values)),
                 EncodingFormat::Base64 => {
                     let bytes: Vec<u8> = vector.values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                    BASE64_STANDARD.encode(bytes).into()
+                    Values::Base64(BASE64_STANDARD.encode(bytes))
                 }
             },
         });
@@ -164,12 +177,13 @@ pub(super) async fn openai(State(service): State<Arc<Service>>, incoming: Incomi
             usage: Usage { prompt_tokens: tokens, total_tokens: tokens },
         })
     });
-    written(body.await?)
+    sent(body.await?, memory)
 }
 
 /// `POST /embed`.
 pub(super) async fn tei(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
-    let request: EmbedRequest = typed(&incoming, &[])?;
+    let understood = understand(incoming, |incoming| typed::<EmbedRequest>(incoming, &[]));
+    let (request, incoming) = understood.await?;
     let serving = service.serving();
     if request.normalize == Some(false) && serving.retriever().embedder().card().normalize {
         return Err(Fault::invalid(
@@ -180,7 +194,7 @@ pub(super) async fn tei(State(service): State<Arc<Service>>, incoming: Incoming)
         return Err(Fault::invalid(format!("truncation_direction: expected `Right`, found {other:?}")));
     }
     let kind = request.prompt_name.unwrap_or_default();
-    let vectors = embed(&service, &serving, &incoming, request.inputs, kind, request.dimensions).await?;
+    let (vectors, memory) = embed(&service, &serving, &incoming, request.inputs, kind, request.dimensions).await?;
     if request.truncate != Some(true)
         && let Some(at) = vectors.iter().position(|vector| vector.length.truncated)
     {
@@ -191,7 +205,13 @@ pub(super) async fn tei(State(service): State<Arc<Service>>, incoming: Incoming)
     }
     let body =
         blocking(move || serde_json::to_vec(&vectors.iter().map(|vector| vector.values.as_ref()).collect::<Vec<_>>()));
-    written(body.await?)
+    sent(body.await?, memory)
+}
+
+fn sent(body: serde_json::Result<Vec<u8>>, memory: Share) -> Result<Response, Fault> {
+    let mut response = written(body)?;
+    response.extensions_mut().insert(Arc::new(memory));
+    Ok(response)
 }
 
 /// `GET /v1/models`.
@@ -212,12 +232,18 @@ async fn embed(
     input: Input,
     kind: Kind,
     dimensions: Option<usize>,
-) -> Result<Vec<TextVector>, Fault> {
+) -> Result<(Vec<TextVector>, Share), Fault> {
     let whole = serving.retriever().embedder().dimensions();
     if let Some(wanted) = dimensions.filter(|wanted| !(1..=whole).contains(wanted)) {
         return Err(Fault::invalid(format!("dimensions: expected 1 to {whole}, found {wanted}")));
     }
-    let texts = texts(service, serving, input)?;
+    let texts = {
+        let (service, serving) = (Arc::clone(service), Arc::clone(serving));
+        // Token ids are turned into text.
+        blocking(move || texts(&service, &serving, input)).await??
+    };
+    let mut memory = service.engine().answer_memory();
+    memory.grow(texts.len() * dimensions.unwrap_or(whole) * WRITTEN)?;
     let deadline = incoming.deadline(texts.len());
     let kind = match kind {
         Kind::Query => InputKind::Query,
@@ -227,14 +253,33 @@ async fn embed(
     if let Some(wanted) = dimensions.filter(|wanted| *wanted < whole) {
         vectors.iter_mut().for_each(|vector| vector.values = cut(&vector.values, wanted));
     }
-    Ok(vectors)
+    Ok((vectors, memory))
 }
 
 fn texts(service: &Service, serving: &Serving, input: Input) -> Result<Vec<String>, Fault> {
     let limits = &service.options().limits;
-    let decode = |ids: &Vec<u32>| match ids.len() {
-        0..=MOST_IDS => serving.retriever().embedder().decode(ids).map_err(Fault::from),
-        many => Err(Fault::invalid(format!("input: expected at most {MOST_IDS} ids of a text, found {many}"))),
+    let count = match &input {
+        Input::Text(_) | Input::Tokens(_) => 1,
+        Input::Texts(texts) => texts.len(),
+        Input::ManyTokens(many) => many.len(),
+    };
+    if !(1..=limits.queries).contains(&count) {
+        return Err(Fault::invalid(format!("input: expected 1 to {} texts, found {count}", limits.queries)));
+    }
+    let ids = match &input {
+        Input::Tokens(ids) => ids.len(),
+        Input::ManyTokens(many) => many.iter().map(Vec::len).sum(),
+        _ => 0,
+    };
+    if ids > MOST_IDS {
+        return Err(Fault::invalid(format!("input: expected at most {MOST_IDS} token ids in all, found {ids}")));
+    }
+    // A token is a byte at least.
+    let decode = |ids: &Vec<u32>| match ids.len() > limits.query {
+        false => serving.retriever().embedder().decode(ids).map_err(Fault::from),
+        true => {
+            Err(Fault::invalid(format!("input: expected at most {} ids of a text, found {}", limits.query, ids.len())))
+        }
     };
     let texts = match input {
         Input::Text(text) => vec![text],
@@ -242,9 +287,6 @@ fn texts(service: &Service, serving: &Serving, input: Input) -> Result<Vec<Strin
         Input::Tokens(ids) => vec![decode(&ids)?],
         Input::ManyTokens(many) => many.iter().map(decode).collect::<Result<_, _>>()?,
     };
-    if texts.is_empty() || texts.len() > limits.queries {
-        return Err(Fault::invalid(format!("input: expected 1 to {} texts, found {}", limits.queries, texts.len())));
-    }
     if let Some((at, long)) = texts.iter().enumerate().find(|(_, text)| text.len() > limits.query) {
         return Err(Fault::invalid(format!(
             "input[{at}]: expected at most {} bytes, found {}",

@@ -19,7 +19,7 @@ impl<'a> Fields<'a> {
         match body {
             Value::Object(object) => Ok(Self { body, object, limits, wrong: Vec::new() }),
             other => Err(refusal(vec![json!({
-                "type": "model_attributes_type", "loc": ["body"], "input": other,
+                "type": "model_attributes_type", "loc": ["body"], "input": shortened(other),
                 "msg": "Input should be a valid dictionary or object to extract fields from",
             })])),
         }

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
 
 use super::fault::{Code, Fault};
@@ -40,7 +40,7 @@ pub(super) fn admit(service: &Service, request: &Request, route: &str) -> Result
     let open = OPEN.contains(&route) || (route.starts_with("/dialect/") && route.ends_with("/health"));
     // By the route that was matched, so that no way of writing its path goes around it.
     if !open {
-        check_token(options, request)?;
+        check_token(service, request)?;
     }
     if service.is_draining() && !open {
         service.metrics().shed("draining");
@@ -87,6 +87,11 @@ fn check_host(options: &ServeOptions, request: &Request) -> Result<String, Fault
     let mut headers = request.headers().get_all(header::HOST).iter();
     let said = match (headers.next(), headers.next()) {
         (Some(said), None) => String::from_utf8_lossy(said.as_bytes()).into_owned(),
+        // Load balancers ask in HTTP/1.0; browsers, which are what the check is for, never do.
+        (None, _) if request.version() == Version::HTTP_10 => match request.uri().authority() {
+            Some(target) => target.as_str().to_owned(),
+            None => return Ok(String::new()),
+        },
         (None, _) => return forbidden("no Host header".into()),
         _ => return forbidden("more than one Host header".into()),
     };
@@ -140,8 +145,9 @@ fn check_origin(options: &ServeOptions, request: &Request, host: &str) -> Result
     Err(Fault::new(Code::Forbidden, format!("pages of {origin:?} may not ask; allow them with `--allow-origin`")))
 }
 
-fn check_token(options: &ServeOptions, request: &Request) -> Result<(), Fault> {
-    if options.tokens.is_empty() {
+fn check_token(service: &Service, request: &Request) -> Result<(), Fault> {
+    let tokens = service.tokens();
+    if tokens.is_empty() {
         return Ok(());
     }
     let headers = request.headers();
@@ -161,6 +167,6 @@ fn check_token(options: &ServeOptions, request: &Request) -> Result<(), Fault> {
         return refuse("this server wants a token: send `Authorization: Bearer TOKEN`");
     };
     // All of them, so that the time does not tell which one was close.
-    let known = options.tokens.iter().fold(false, |known, token| token.matches(given) | known);
+    let known = tokens.iter().fold(false, |known, token| token.matches(given) | known);
     if known { Ok(()) } else { refuse("the token is not one of this server's") }
 }

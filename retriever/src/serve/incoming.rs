@@ -11,7 +11,9 @@ use hyper::body::Body as _;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::engine::blocking;
 use super::fault::{Code, Fault};
+use super::memory::Share;
 use super::service::Service;
 
 /// A client's own limit, in milliseconds.
@@ -43,7 +45,7 @@ pub(super) struct Incoming {
     deadline: Duration,
     depth: usize,
     shape: Shape,
-    _places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>, OwnedSemaphorePermit),
+    _places: (OwnedSemaphorePermit, Share),
 }
 
 impl FromRequest<Arc<Service>> for Incoming {
@@ -56,7 +58,7 @@ impl FromRequest<Arc<Service>> for Incoming {
         let path = path_parts(&mut parts, service).await?;
         let limits = &service.options().limits;
         let reading = read(body, service);
-        let (body, budget) = tokio::time::timeout(limits.body_time, reading).await.map_err(|_| {
+        let (body, mut memory) = tokio::time::timeout(limits.body_time, reading).await.map_err(|_| {
             Fault::new(Code::SlowBody, format!("the body did not arrive within {:?}", limits.body_time))
         })??;
         let shape = Shape::of(&body, limits.depth);
@@ -67,7 +69,7 @@ impl FromRequest<Arc<Service>> for Incoming {
             return Err(Fault::new(Code::PayloadTooLarge, message));
         }
         // What the body becomes takes more room than the body.
-        let values = service.reserve_memory(shape.bytes())?;
+        memory.grow(shape.bytes())?;
         let place = service.enter()?;
         let wanted = wanted_time(&parts.headers)?;
         Ok(Self {
@@ -81,7 +83,7 @@ impl FromRequest<Arc<Service>> for Incoming {
             deadline: limits.deadline,
             depth: limits.depth,
             shape,
-            _places: (place, budget, values),
+            _places: (place, memory),
         })
     }
 }
@@ -97,7 +99,7 @@ async fn path_parts(
 }
 
 /// The body, and its share of the memory for bodies.
-async fn read(mut body: Body, service: &Service) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Fault> {
+async fn read(mut body: Body, service: &Service) -> Result<(Bytes, Share), Fault> {
     let limit = service.options().limits.body;
     let too_large =
         || Fault::new(Code::PayloadTooLarge, format!("the body is larger than the {limit} bytes that are allowed"));
@@ -105,7 +107,7 @@ async fn read(mut body: Body, service: &Service) -> Result<(Bytes, Option<OwnedS
         return Err(too_large());
     }
     let mut whole = Vec::new();
-    let mut budget: Option<OwnedSemaphorePermit> = None;
+    let mut memory = service.body_memory();
     while let Some(frame) = body.frame().await {
         // The client went away, or did not keep to the protocol.
         let frame = frame.map_err(|_| Fault::new(Code::Malformed, "the body ended early"))?;
@@ -113,14 +115,10 @@ async fn read(mut body: Body, service: &Service) -> Result<(Bytes, Option<OwnedS
         if whole.len() + data.len() > limit {
             return Err(too_large());
         }
-        let more = service.reserve_memory(data.len())?;
-        match &mut budget {
-            Some(budget) => budget.merge(more),
-            None => budget = Some(more),
-        }
+        memory.grow(data.len())?;
         whole.extend_from_slice(&data);
     }
-    Ok((whole.into(), budget))
+    Ok((whole.into(), memory))
 }
 
 fn wanted_time(headers: &HeaderMap) -> Result<Option<Duration>, Fault> {
@@ -191,6 +189,20 @@ impl Incoming {
         said.is_some_and(|kind| kind.contains("msgpack"))
             || matches!(self.body.first(), Some(0x80..=0x8f | 0xde | 0xdf))
     }
+}
+
+/// Bytes of a body that a thread of the connections may read through.
+const LIGHT: usize = 256 << 10;
+
+/// Understands a request: away from the threads that serve connections, where it is large.
+pub(super) async fn understand<T: Send + 'static>(
+    incoming: Incoming,
+    work: impl FnOnce(&Incoming) -> Result<T, Fault> + Send + 'static,
+) -> Result<(T, Incoming), Fault> {
+    if incoming.body.len() <= LIGHT {
+        return Ok((work(&incoming)?, incoming));
+    }
+    blocking(move || Ok((work(&incoming)?, incoming))).await?
 }
 
 /// MessagePack as JSON.

@@ -8,7 +8,7 @@
 //! | Which routes are there? | `routes`, `openapi` |
 //! | What do they do? | `api`, `embeddings`, `status`, `mcp/`, `pages` |
 //! | How do other servers' clients feel at home? | `dialects/`, `perform`, `fields`, `titles` |
-//! | How is a request read, who may ask, and what is told of it? | `incoming`, `gate`, `observe`, `fault`, `log`, `trace`, `metrics` |
+//! | How is a request read, who may ask, how much may it take, and what is told of it? | `incoming`, `gate`, `memory`, `observe`, `fault`, `log`, `trace`, `metrics` |
 //! | Who holds the sockets? | `server`, `connection`, `descriptors`, `tls`, `page_in` |
 
 mod api;
@@ -23,6 +23,7 @@ mod gate;
 mod incoming;
 mod log;
 mod mcp;
+mod memory;
 mod metrics;
 mod observe;
 mod openapi;

@@ -23,6 +23,10 @@ use super::service::Service;
 use super::trace::Trace;
 
 const REQUEST_ID: &str = "x-request-id";
+/// What logs call a request whose client went away before it was answered.
+const CLIENT_GONE: u16 = 499;
+/// Characters of a path in the log.
+const LONGEST_PATH: usize = 512;
 
 /// What the layer knows: the service, and how each route words its errors.
 #[derive(Clone)]
@@ -42,10 +46,19 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     let client = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|client| client.0);
     let route =
         request.extensions().get::<MatchedPath>().map_or_else(|| "none".to_owned(), |path| path.as_str().to_owned());
-    let trace = Trace::begin(request.headers(), method.as_str(), &route);
     let style = observer.styles.of(&route, &path);
     let service = &observer.service;
     let _active = service.begin();
+    let mut record = Record {
+        trace: Some(Trace::begin(request.headers(), method.as_str(), &route)),
+        service: Arc::clone(service),
+        begun,
+        id: id.clone(),
+        client,
+        method: method.clone(),
+        path: path.clone(),
+        route: route.clone(),
+    };
 
     let granted = gate::granted(service.options(), request.headers());
 
@@ -79,27 +92,54 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     if service.is_draining() || unreadable {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    let (status, time) = (response.status().as_u16(), begun.elapsed());
-    service.metrics().answered(&route, status, time);
     let stages = response.extensions_mut().remove::<Timings>();
-    if service.options().access_log {
-        log::event(
-            "request",
-            &[
-                ("request_id", json!(&*id)),
-                ("client", json!(client.map(|client| client.ip().to_string()))),
-                ("method", json!(method.as_str())),
-                ("path", json!(path)),
-                ("route", json!(route)),
-                ("status", json!(status)),
-                ("ms", json!((time.as_secs_f64() * 1e6).round() / 1e3)),
-                ("stages_ms", json!(stages.map(|stages| stages.milliseconds()))),
-                ("trace_id", json!(trace.id())),
-            ],
-        );
-    }
-    trace.finish(&path, status, stages);
+    record.finish(response.status().as_u16(), stages);
     response
+}
+
+/// What is told of a request, also of one that its client gave up.
+struct Record {
+    service: Arc<Service>,
+    begun: Instant,
+    id: Arc<str>,
+    client: Option<SocketAddr>,
+    method: Method,
+    path: String,
+    route: String,
+    /// Gone once it is told.
+    trace: Option<Trace>,
+}
+
+impl Record {
+    fn finish(&mut self, status: u16, stages: Option<Timings>) {
+        let Some(trace) = self.trace.take() else { return };
+        let time = self.begun.elapsed();
+        self.service.metrics().answered(&self.route, status, time);
+        if self.service.options().access_log {
+            let shown = self.path.char_indices().nth(LONGEST_PATH).map_or(&*self.path, |(end, _)| &self.path[..end]);
+            log::event(
+                "request",
+                &[
+                    ("request_id", json!(&*self.id)),
+                    ("client", json!(self.client.map(|client| client.ip().to_string()))),
+                    ("method", json!(self.method.as_str())),
+                    ("path", json!(shown)),
+                    ("route", json!(self.route)),
+                    ("status", json!(status)),
+                    ("ms", json!((time.as_secs_f64() * 1e6).round() / 1e3)),
+                    ("stages_ms", json!(stages.map(|stages| stages.milliseconds()))),
+                    ("trace_id", json!(trace.id())),
+                ],
+            );
+        }
+        trace.finish(&self.path, status, stages);
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.finish(CLIENT_GONE, None);
+    }
 }
 
 /// A handler that panics has a defect; its request is told, and the connection lives on.
@@ -130,7 +170,10 @@ fn is_bare(response: &Response) -> bool {
 
 fn bare_fault(status: StatusCode, method: &Method, path: &str) -> Fault {
     let fault = match status {
-        StatusCode::NOT_FOUND => Fault::new(Code::NotFound, format!("no route `{path}`; `/docs` lists all")),
+        StatusCode::NOT_FOUND => Fault::new(
+            Code::NotFound,
+            format!("no route `{}`; `/docs` lists all", path.chars().take(200).collect::<String>()),
+        ),
         StatusCode::METHOD_NOT_ALLOWED => {
             Fault::new(Code::MethodNotAllowed, format!("`{path}` does not know {method}; `/docs` says what it knows"))
         }

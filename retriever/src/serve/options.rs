@@ -1,7 +1,7 @@
 //! How a server is set up.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::engine::EngineOptions;
@@ -11,7 +11,7 @@ use super::engine::EngineOptions;
 pub struct Limits {
     /// Bytes of a request's body.
     pub body: usize,
-    /// Bytes of all bodies that are being read or worked on.
+    /// Bytes of all large bodies that are being read or worked on.
     pub bodies: usize,
     /// Queries of a request.
     pub queries: usize,
@@ -92,6 +92,8 @@ pub struct ServeOptions {
     pub top_k: usize,
     /// Whoever names one of these may ask; without any everybody may.
     pub tokens: Vec<Token>,
+    /// The file that they are from; when it changes, they do.
+    pub token_file: Option<PathBuf>,
     /// Serve others than this machine without a token.
     pub insecure_no_auth: bool,
     /// Names in a Host header beside those of this machine.
@@ -121,6 +123,7 @@ impl Default for ServeOptions {
             listen: Vec::new(),
             top_k: 3,
             tokens: Vec::new(),
+            token_file: None,
             insecure_no_auth: false,
             hosts: Vec::new(),
             origins: Vec::new(),
@@ -153,6 +156,25 @@ impl Token {
             });
         }
         Ok(Self(text.to_owned()))
+    }
+
+    /// The tokens of a file, one a line.
+    ///
+    /// # Errors
+    /// A file that cannot be read; [`Error::InvalidInput`](crate::Error::InvalidInput) for one without a token, or with a
+    /// line that is none.
+    pub fn read_file(path: &Path) -> crate::Result<Vec<Self>> {
+        let bytes = std::fs::read(path).map_err(crate::Error::io("read", path))?;
+        let refused = |found: &str| crate::Error::InvalidInput {
+            what: format!("`{}`", path.display()),
+            expected: "a token a line, in printable ASCII without blanks".into(),
+            found: found.into(),
+        };
+        let text = String::from_utf8(bytes).map_err(|_| refused("bytes that are no text"))?;
+        let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim).filter(|line| !line.is_empty());
+        let tokens = lines.map(|line| Self::new(line).map_err(|_| refused("a line with other characters (not shown)")));
+        let tokens = tokens.collect::<crate::Result<Vec<_>>>()?;
+        if tokens.is_empty() { Err(refused("no token")) } else { Ok(tokens) }
     }
 
     /// Whether `given` is this token. Takes the same time wherever they differ.

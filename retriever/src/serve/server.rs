@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Request};
 use hyper::body::Incoming as HyperBody;
 use hyper::server::conn::http1;
@@ -22,11 +23,12 @@ use tower::ServiceExt;
 
 use super::connection::{Answering, Phase, Timed};
 use super::dialects::{self, Dialect};
+use super::memory::Share;
 use super::options::ServeOptions;
-use super::service::{AnswerMemory, Service};
+use super::service::Service;
 use super::serving::Serving;
 use super::tls::Tls;
-use super::{descriptors, page_in, routes};
+use super::{descriptors, log, page_in, routes};
 use crate::{Error, OpenOptions, Result, Retriever};
 
 /// Connections that the system holds until they are accepted.
@@ -125,6 +127,8 @@ impl Bound {
         on_ready(&addresses);
         told.await;
         service.drain();
+        let under_way = service.active();
+        log::event("draining", &[("requests", under_way.into()), ("hint", "a second signal stops at once".into())]);
         let limit = Instant::now() + service.options().limits.drain;
         let patient = tokio::select! {
             () = idle(&service, limit) => true,
@@ -161,7 +165,8 @@ pub fn serve(
     let seen = Arc::clone(&service);
     let outcome = runtime.block_on(bound.run(service, move |addresses| on_ready(&seen, addresses), told_to_stop));
     super::trace::finish();
-    super::log::finish();
+    log::event("stopped", &[]);
+    log::finish();
     // A thread that hangs in a library must not keep the process.
     runtime.shutdown_background();
     outcome
@@ -180,9 +185,9 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
 /// Done when the process is told to stop after this call.
 fn told_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+    let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     async move {
-        let [terminate, interrupt] = signals.map(async |signal| match signal {
+        let [terminate, interrupt, hangup] = signals.map(async |signal| match signal {
             Ok(mut signal) => drop(signal.recv().await),
             // One that cannot be waited for ends the process by itself.
             Err(_) => std::future::pending().await,
@@ -190,6 +195,7 @@ fn told_to_stop() -> impl Future<Output = ()> {
         tokio::select! {
             () = terminate => {}
             () = interrupt => {}
+            () = hangup => {}
         }
     }
 }
@@ -352,8 +358,13 @@ impl Host {
                 let mut request: Request = request.map(axum::body::Body::new);
                 request.extensions_mut().insert(ConnectInfo(client));
                 let mut response = router.oneshot(request).await?;
-                let memory = response.extensions_mut().remove::<AnswerMemory>();
-                Ok::<_, std::convert::Infallible>(response.map(|body| Answering { body, phase, _memory: memory }))
+                let memory = response.extensions_mut().remove::<Arc<Share>>();
+                Ok::<_, std::convert::Infallible>(response.map(|body| Answering {
+                    body,
+                    phase,
+                    rest: Bytes::new(),
+                    _memory: memory,
+                }))
             }
         });
         let mut http = http1::Builder::new();

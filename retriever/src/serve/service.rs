@@ -4,20 +4,18 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::engine::{Engine, lock};
 use super::fault::Fault;
+use super::memory::{Memory, Share};
 use super::metrics::Metrics;
-use super::options::ServeOptions;
+use super::options::{ServeOptions, Token};
 use super::serving::Serving;
 use crate::Result;
-
-/// Bytes that a permit for a body's memory stands for.
-const GRAIN: usize = 1024;
 
 /// How soon a generation that was refused is looked at again.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -33,18 +31,17 @@ enum Stage {
     Ending,
 }
 
-/// Bytes that a passage takes while an answer is written: as a document, and as JSON.
-const PASSAGE: usize = 2048;
-
 /// A server without its sockets.
 pub struct Service {
     root: PathBuf,
     options: ServeOptions,
     serving: ArcSwap<Serving>,
+    tokens: ArcSwap<Vec<Token>>,
+    tokens_changed: Mutex<Option<SystemTime>>,
     engine: Engine,
     metrics: Arc<Metrics>,
     in_flight: Arc<Semaphore>,
-    memory: Arc<Semaphore>,
+    bodies: Arc<Memory>,
     stage: watch::Sender<Stage>,
     active: AtomicUsize,
     /// Why the index cannot be trusted, if it cannot.
@@ -80,12 +77,14 @@ impl Service {
             root: root.to_path_buf(),
             engine: Engine::start(options.engine, Arc::clone(&metrics))?,
             in_flight: Arc::new(Semaphore::new(options.limits.in_flight)),
-            memory: Arc::new(Semaphore::new(options.limits.bodies / GRAIN)),
+            bodies: Memory::new(options.limits.bodies, "large requests", Arc::clone(&metrics)),
             stage: watch::Sender::new(Stage::Serving),
             active: AtomicUsize::new(0),
             trouble: Mutex::default(),
             refusal: Mutex::default(),
             serving: ArcSwap::from_pointee(serving),
+            tokens: ArcSwap::from_pointee(options.tokens.clone()),
+            tokens_changed: Mutex::new(options.token_file.as_deref().and_then(changed_at)),
             metrics,
             options,
         };
@@ -135,23 +134,20 @@ impl Service {
         self.options.limits.in_flight - self.in_flight.available_permits()
     }
 
-    /// Memory for an answer to so many queries.
-    pub(super) fn reserve_answer(&self, queries: usize, top_k: usize) -> Result<AnswerMemory, Fault> {
+    /// Refuses an answer with more passages than anybody reads.
+    pub(super) fn check_answer(&self, queries: usize, top_k: usize) -> Result<(), Fault> {
         let (passages, most) = (queries.saturating_mul(top_k), self.options.limits.passages);
-        if passages > most {
-            let message =
-                format!("{queries} queries with {top_k} passages each are {passages}, at most {most} fit in an answer");
-            return Err(Fault::invalid(format!("{message}; ask in parts")));
+        if passages <= most {
+            return Ok(());
         }
-        self.reserve_memory(passages * PASSAGE).map(|permit| AnswerMemory(Arc::new(permit)))
+        let message =
+            format!("{queries} queries with {top_k} passages each are {passages}, at most {most} fit in an answer");
+        Err(Fault::invalid(format!("{message}; ask in parts")))
     }
 
-    pub(super) fn reserve_memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Fault> {
-        let grains = u32::try_from(bytes.div_ceil(GRAIN)).unwrap_or(u32::MAX);
-        Arc::clone(&self.memory).try_acquire_many_owned(grains).map_err(|_| {
-            self.metrics.shed("memory");
-            Fault::overloaded("too many large requests are being read", Duration::from_secs(1))
-        })
+    /// A share of the memory for bodies, and for what becomes of them.
+    pub(super) fn body_memory(&self) -> Share {
+        self.bodies.share()
     }
 
     /// Waits for `work` until `deadline`; past it, the work is taken back.
@@ -196,6 +192,30 @@ impl Service {
         *self.stage.borrow() > Stage::Serving
     }
 
+    /// Who may ask; everybody where there are none.
+    pub(super) fn tokens(&self) -> Arc<Vec<Token>> {
+        self.tokens.load_full()
+    }
+
+    /// Takes the tokens of their file, where it has changed; a bad one changes nothing.
+    fn renew_tokens(&self) {
+        let Some(path) = &self.options.token_file else { return };
+        let now = changed_at(path);
+        let mut known = lock(&self.tokens_changed);
+        if *known == now {
+            return;
+        }
+        *known = now;
+        let outcome = match Token::read_file(path) {
+            Ok(tokens) => {
+                self.tokens.store(Arc::new(tokens));
+                "renewed".to_owned()
+            }
+            Err(error) => error.to_string(),
+        };
+        super::log::event("tokens", &[("outcome", outcome.into())]);
+    }
+
     /// Whether requests are answered.
     pub fn readiness(&self) -> Readiness {
         if self.is_draining() {
@@ -207,9 +227,10 @@ impl Service {
         lock(&self.trouble).clone().map_or(Readiness::Ready, Readiness::NotReady)
     }
 
-    /// Looks after the index: looks whether the files are still what they were, and serves the newest generation. Blocks; to
+    /// Looks after tokens and index: looks whether the files are still what they were, and serves the newest generation. Blocks; to
     /// be called every now and then.
     pub fn look_after(&self) {
+        self.renew_tokens();
         let serving = self.serving();
         let mut refusal = lock(&self.refusal);
         if refusal.as_ref().is_none_or(|refusal| refusal.again <= Instant::now()) {
@@ -256,10 +277,6 @@ impl Service {
     }
 }
 
-/// An answer's share of the memory, until it is sent: it goes with the response to where that is.
-#[derive(Clone)]
-pub(super) struct AnswerMemory(#[allow(dead_code, reason = "held, not read")] Arc<OwnedSemaphorePermit>);
-
 /// A request under way.
 pub(super) struct Active(Arc<Service>);
 
@@ -267,6 +284,10 @@ impl Drop for Active {
     fn drop(&mut self) {
         self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn changed_at(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|facts| facts.modified()).ok()
 }
 
 fn changed(path: &Path) -> String {

@@ -1,22 +1,21 @@
 //! The index that is served now, and the next one.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use crate::embed::InputKind;
 use crate::serve::dialects::{URN, title_of};
-use crate::serve::engine::{Model, TextEncoder};
-use crate::serve::perform::passage;
+use crate::serve::engine::{Model, TextEncoder, lock};
 use crate::serve::titles::Titles;
-use crate::{Ranked, Result, Retriever};
+use crate::{Result, Retriever};
 
 /// One open generation and its model; requests keep the one that they began with.
 pub struct Serving {
     retriever: Arc<Retriever>,
     model: Arc<Model>,
     files: Vec<FileMark>,
-    titles: OnceLock<Titles>,
+    titles: Mutex<Option<Arc<Titles>>>,
 }
 
 /// What a published file looked like when it was opened. Published files never change.
@@ -54,7 +53,7 @@ impl Serving {
         let folder = retriever.generation().path();
         let files = retriever.generation().manifest().files.iter();
         let files = files.filter_map(|file| FileMark::of(folder.join(&file.name)));
-        Self { files: files.collect(), titles: OnceLock::new(), retriever: Arc::new(retriever), model }
+        Self { files: files.collect(), titles: Mutex::default(), retriever: Arc::new(retriever), model }
     }
 
     /// The current generation of the index at `root`, where it is another than this one.
@@ -75,25 +74,23 @@ impl Serving {
         changed.map(|mark| mark.path.as_path())
     }
 
-    /// The passages of the page at this address, in order. The first call reads all titles.
+    /// The rows of the page at this address, in order; none where there is no such page. The first call reads all titles.
     ///
     /// # Errors
     /// A damaged passage.
-    pub(super) fn page(&self, url: &str) -> Result<Option<Vec<Ranked>>> {
+    pub(super) fn page_rows(&self, url: &str) -> Result<Vec<u64>> {
         let corpus = self.retriever.corpus();
         if let Some(id) = url.strip_prefix(URN) {
-            return Ok(passage(self, id)?.map(|hit| vec![hit]));
+            return Ok(corpus.row_of(id)?.into_iter().collect());
         }
-        let Some(title) = title_of(url) else { return Ok(None) };
-        if self.titles.get().is_none() {
-            // Two may read at once; the first to be done is kept.
-            let _ = self.titles.set(Titles::read(corpus)?);
-        }
-        let Some(titles) = self.titles.get() else { return Ok(None) };
-        let rows = titles.rows_of(&title, corpus)?.into_iter();
-        let passages =
-            rows.map(|row| Ok(Ranked { row, score: 0.0, passage: corpus.get(row)? })).collect::<Result<Vec<_>>>()?;
-        Ok((!passages.is_empty()).then_some(passages))
+        let Some(title) = title_of(url) else { return Ok(Vec::new()) };
+        // One reads, the others wait for it.
+        let mut titles = lock(&self.titles);
+        let titles = match &mut *titles {
+            Some(titles) => Arc::clone(titles),
+            missing => Arc::clone(missing.insert(Arc::new(Titles::read(corpus)?))),
+        };
+        titles.rows_of(&title, corpus)
     }
 
     /// The index and its corpus.

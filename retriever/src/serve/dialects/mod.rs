@@ -119,6 +119,9 @@ impl Setup<'_> {
     }
 }
 
+/// By address, the passages of the page that is there.
+pub(super) type Pages = Vec<Option<Vec<Ranked>>>;
+
 /// Writes down what was found.
 pub(super) type Render<T> = Box<dyn FnOnce(T) -> Answer + Send>;
 
@@ -127,7 +130,7 @@ pub(super) enum Work {
     /// Passages for queries.
     Search { queries: Vec<String>, top_k: usize, render: Render<Vec<Vec<Ranked>>> },
     /// Whole pages, by address.
-    Pages { urls: Vec<String>, render: Render<Vec<Option<Vec<Ranked>>>> },
+    Pages { urls: Vec<String>, render: Render<Pages> },
     /// Scores of texts for queries: each query with its own texts.
     Rerank { queries: Vec<String>, texts: Vec<Vec<String>>, render: Render<Vec<Vec<f32>>> },
     /// The passage of an id.

@@ -16,9 +16,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hindsearch_indexes::Vectors;
+use hindsearch_indexes::{Hit, Vectors};
 
 use crate::embed::{InputKind, TextLength};
+use crate::serve::memory::{Memory, Share};
 use crate::serve::{Fault, Metrics, Serving};
 use crate::{Ranked, Result};
 use crew::Crew;
@@ -46,6 +47,10 @@ pub struct EngineOptions {
     pub patience: Duration,
     /// The same for a pass over the index, which may have to come from a slow disk.
     pub search_patience: Duration,
+    /// Bytes of the passages of one answer.
+    pub answer_bytes: usize,
+    /// Bytes of all large answers that are being written or sent.
+    pub answers_bytes: usize,
 }
 
 impl Default for EngineOptions {
@@ -59,6 +64,8 @@ impl Default for EngineOptions {
             queue_wait: Duration::from_secs(5),
             patience: Duration::from_secs(15),
             search_patience: Duration::from_secs(120),
+            answer_bytes: 64 << 20,
+            answers_bytes: 1 << 30,
         }
     }
 }
@@ -127,6 +134,8 @@ pub struct Found {
     pub lengths: Vec<TextLength>,
     /// Where the time went.
     pub timings: Timings,
+    /// Of the answer, until it is sent.
+    pub(super) memory: Share,
 }
 
 /// The two queues with their threads.
@@ -136,6 +145,8 @@ pub struct Engine {
     encoders: Crew<Embedding>,
     searchers: Crew<Scanning>,
     patience: [Duration; 2],
+    answers: Arc<Memory>,
+    answer_bytes: usize,
     metrics: Arc<Metrics>,
 }
 
@@ -155,6 +166,8 @@ impl Engine {
             embedding,
             scanning,
             patience: [options.patience, options.search_patience],
+            answers: Memory::new(options.answers_bytes, "large answers", Arc::clone(&metrics)),
+            answer_bytes: options.answer_bytes,
             metrics,
         })
     }
@@ -189,20 +202,21 @@ impl Engine {
         timings.search = begun.elapsed() - embedded;
         self.metrics.stage("search", timings.search);
         let reading = Instant::now();
-        let serving = Arc::clone(serving);
+        let mut reader = self.reader(serving);
         // Passages may have to come from the disk.
         let read = move || {
             let except: HashSet<u64> = ask.except.into_iter().collect();
-            let kept = |hits: Vec<hindsearch_indexes::Hit>| {
+            let kept = |hits: Vec<Hit>| {
                 let hits = hits.into_iter().filter(|hit| !except.contains(&hit.row)).take(ask.top_k);
-                hits.map(|hit| serving.retriever().ranked(hit)).collect::<Result<Vec<_>>>()
+                hits.map(|hit| reader.read(hit)).collect::<Result<Vec<_>, Fault>>()
             };
-            rows.into_iter().map(kept).collect::<Result<Vec<_>>>()
+            let rankings = rows.into_iter().map(kept).collect::<Result<Vec<_>, Fault>>()?;
+            Ok::<_, Fault>((rankings, reader.memory))
         };
-        let rankings = blocking(read).await??;
+        let (rankings, memory) = blocking(read).await??;
         timings.text = reading.elapsed();
         self.metrics.stage("text", timings.text);
-        Ok(Found { rankings, lengths, timings })
+        Ok(Found { rankings, lengths, timings, memory })
     }
 
     /// The vectors of texts, in order.
@@ -239,6 +253,16 @@ impl Engine {
         Ok(done.vectors)
     }
 
+    /// A share of the memory for answers.
+    pub(super) fn answer_memory(&self) -> Share {
+        self.answers.share()
+    }
+
+    /// Reads the passages of an answer.
+    pub(super) fn reader(&self, serving: &Arc<Serving>) -> PassageReader {
+        PassageReader { serving: Arc::clone(serving), memory: self.answers.share(), left: self.answer_bytes }
+    }
+
     /// Texts that wait for their turn.
     pub fn backlog(&self) -> usize {
         self.embedding.backlog()
@@ -264,8 +288,60 @@ impl Engine {
     }
 }
 
+/// Reads the passages of one answer, within its memory.
+pub(super) struct PassageReader {
+    pub serving: Arc<Serving>,
+    pub memory: Share,
+    /// Bytes of passages that the answer may still have.
+    pub left: usize,
+}
+
+impl PassageReader {
+    /// What a byte of a passage takes: read, as a document with its text twice, and as JSON.
+    const WRITTEN: usize = 5;
+
+    pub fn read(&mut self, hit: Hit) -> Result<Ranked, Fault> {
+        let ranked = self.serving.retriever().ranked(hit)?;
+        self.take(&ranked)?;
+        Ok(ranked)
+    }
+
+    /// The same passages once more.
+    pub fn again(&mut self, passages: &[Ranked]) -> Result<Vec<Ranked>, Fault> {
+        passages.iter().try_for_each(|ranked| self.take(ranked))?;
+        Ok(passages.to_vec())
+    }
+
+    fn take(&mut self, ranked: &Ranked) -> Result<(), Fault> {
+        let passage = &ranked.passage;
+        let bytes = passage.id.len() + passage.title.as_ref().map_or(0, String::len) + passage.text.len();
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            Fault::invalid("the passages of this answer are more than can be sent at once; ask for fewer, or in parts")
+        })?;
+        self.memory.grow(Self::WRITTEN * bytes + size_of::<Ranked>())
+    }
+
+    /// The passages of the page at this address, in order, if there is one.
+    pub fn page(&mut self, url: &str) -> Result<Option<Vec<Ranked>>, Fault> {
+        let rows = self.serving.page_rows(url)?;
+        let passages = rows.into_iter().map(|row| self.read(Hit { row, score: 0.0 })).collect::<Result<Vec<_>, _>>()?;
+        Ok((!passages.is_empty()).then_some(passages))
+    }
+}
+
 fn hanging() -> Fault {
     Fault::unavailable("all threads hang; restart the server")
+}
+
+/// Texts or passages that a thread of the connections may work through by itself: less than handing them over would take.
+const FEW: usize = 64;
+
+/// Runs work on `count` texts or passages, none of which may have to come from the disk: here where they are few.
+pub(super) async fn aside<T: Send + 'static>(
+    count: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Fault> {
+    if count <= FEW { Ok(work()) } else { blocking(work).await }
 }
 
 /// Runs what may wait for the disk, or takes its time, away from the threads that serve connections.
