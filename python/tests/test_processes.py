@@ -102,8 +102,8 @@ def test_waiting_for_a_free_connection_counts_in_the_deadline(connect, fake):
     with ThreadPoolExecutor(8) as pool:
         # Fewer than open the circuit.
         calls = [pool.submit(client.search, "radium") for _ in range(8)]
-        # On a busy machine the time may be over before there is a connection.
-        assert all(isinstance(call.exception(), (hindsearch.Timeout, hindsearch.Unavailable)) for call in calls)
+        # On a busy machine the time may be over at any point, and each has an error of its own.
+        assert {type(call.exception()) for call in calls} <= {hindsearch.Timeout, hindsearch.Unavailable, hindsearch.ServerError}
     assert time.monotonic() - start < 7  # one after the other would take 8
     fake.faults = []
     assert client.search("radium")  # the slot came back
