@@ -53,7 +53,9 @@ pub fn mean(vectors: &Vectors) -> Vec<f32> {
 /// The best `top_k` rows by a plain sort of inner products in double precision.
 pub fn brute_force(matrix: &Matrix, query: &[f32], top_k: usize) -> Vec<Hit> {
     let score = |row| matrix.row(row).iter().zip(query).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-    let mut hits: Vec<Hit> = (0..matrix.rows()).map(|row| Hit { row, score: score(row) as f32 }).collect();
+    // Adding zero turns -0 into 0, as in the library.
+    let hit = |row| Hit { row, score: score(row) as f32 + 0.0 };
+    let mut hits: Vec<Hit> = (0..matrix.rows()).map(hit).collect();
     hits.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.row.cmp(&b.row)));
     hits.truncate(top_k);
     hits
