@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::service::Service;
 
-const STEP: usize = 4 << 20;
+/// Small, as the allocator keeps a buffer of megabytes for each thread that had one, and each generation has a thread.
+const STEP: usize = 256 << 10;
 /// Share of the free memory that reading ahead may fill.
 const SHARE: f64 = 0.8;
 
