@@ -11,6 +11,7 @@ mod remote;
 mod retrieve;
 #[cfg(feature = "serve")]
 pub mod serve;
+mod threads;
 
 pub use error::{Error, Result};
 pub use passage::Passage;

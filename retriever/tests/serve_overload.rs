@@ -85,7 +85,7 @@ fn a_wait_that_would_be_too_long_is_refused_by_the_text_s_measured_cost() {
     });
 }
 
-/// What stands at issue 662 of Text Embeddings Inference: one form was queued where the other was refused.
+/// A known fault of Text Embeddings Inference (#662): one form was queued where the other was refused.
 #[test]
 fn a_text_and_a_list_of_one_are_treated_alike() {
     let library = Library::new(20, 100);

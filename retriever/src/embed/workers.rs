@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use super::encoder::{Batch, Encoder};
 use super::pool::pool;
 use super::stats::Meter;
 use super::tokenize::{TextTokenizer, TokenSequence};
+use crate::threads::{lock, panic_message};
 use crate::{Error, Result};
 
 /// Texts that one worker tokenises at a time.
@@ -280,7 +281,9 @@ fn work(shared: &Shared, engine: &Engine) {
             Job::Encode(window, texts) => encode(engine, &window, texts),
         }));
         engine.meter.add(|sums| sums.cpu += cpu_time().saturating_sub(before));
-        if let Err(error) = outcome.unwrap_or_else(|panic| Err(lost(panic_message(&*panic)))) {
+        if let Err(error) =
+            outcome.unwrap_or_else(|panic| Err(lost(format!("a worker panicked: {}", panic_message(&*panic)))))
+        {
             window.cancelled.store(true, Ordering::Relaxed);
             // The caller may have gone.
             let _ = window.answers.send(Err(error));
@@ -335,18 +338,8 @@ fn cpu_time() -> std::time::Duration {
     std::time::Duration::try_from(time).unwrap_or_default()
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text =
-        panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("a worker panicked: {}", text.unwrap_or_default())
-}
-
 fn lost(message: String) -> Error {
     Error::Runtime { runtime: "the embedder", action: "embed the texts", message }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -206,7 +206,7 @@ pub(super) async fn search(State(service): State<Arc<Service>>, incoming: Incomi
     let deadline = incoming.deadline(count);
     let found = service.within(deadline, service.engine().search(&serving, Ask { deadline, ..ask })).await?;
     let request_id = incoming.id.0.to_string();
-    let documents = Documents { urls: service.options().derive_urls };
+    let documents = service.documents();
     let Found { rankings, lengths, timings, memory } = found;
     let body = aside(rankings.iter().map(Vec::len).sum(), move || {
         let body = SearchResponse {
@@ -346,7 +346,7 @@ impl TimingsMs {
 pub(super) async fn get_passage(State(service): State<Arc<Service>>, incoming: Incoming) -> Result<Response, Fault> {
     let id = incoming.part("id").to_owned();
     let serving = service.serving();
-    let documents = Documents { urls: service.options().derive_urls };
+    let documents = service.documents();
     let body = blocking(move || {
         let found = passage(&serving, &id)?;
         let hit = found.ok_or_else(|| Fault::new(Code::NotFound, format!("no passage has the id {id:?}")))?;

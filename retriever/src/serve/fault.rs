@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use hindsearch_indexes::ErrorKind;
 use serde_json::{Map, Value, json};
 
-use super::engine::panic_message;
 use crate::Error;
+use crate::threads::panic_message;
 
 /// The class of a fault; each has one status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::dialects::{Answer, Documents, Operation, Pages, Setup, Work};
+use super::dialects::{Answer, Operation, Pages, Setup, Work};
 use super::engine::{Ask, PassageReader, Timings, aside, blocking};
 use super::fault::{Code, Fault, msgpack};
 use super::incoming::{Incoming, understand};
@@ -28,7 +28,7 @@ pub(super) async fn answer(
     let asked = Arc::clone(service);
     let (work, incoming) = understand(incoming, move |incoming| {
         let options = asked.options();
-        let documents = Documents { urls: options.derive_urls };
+        let documents = asked.documents();
         read(incoming, &Setup { top_k: options.top_k, limits: &options.limits, documents })
     })
     .await?;

@@ -9,13 +9,15 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::engine::{Engine, lock};
+use super::dialects::Documents;
+use super::engine::Engine;
 use super::fault::Fault;
 use super::memory::{Memory, Share};
 use super::metrics::Metrics;
 use super::options::{ServeOptions, Token};
 use super::serving::Serving;
 use crate::Result;
+use crate::threads::lock;
 
 /// How soon a generation that was refused is looked at again.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -105,6 +107,11 @@ impl Service {
     /// Whether passages have addresses, by which pages can be asked for.
     pub(super) fn has_pages(&self) -> bool {
         self.options.derive_urls || self.options.listen.iter().any(|listen| listen.dialect == "asearcher")
+    }
+
+    /// How passages become documents.
+    pub(super) fn documents(&self) -> Documents {
+        Documents { urls: self.options.derive_urls }
     }
 
     /// How the server is set up.
@@ -286,7 +293,7 @@ impl Drop for Active {
     }
 }
 
-fn changed_at(path: &Path) -> Option<SystemTime> {
+pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|facts| facts.modified()).ok()
 }
 

@@ -6,8 +6,9 @@ use std::time::SystemTime;
 
 use crate::embed::InputKind;
 use crate::serve::dialects::{URN, title_of};
-use crate::serve::engine::{Model, TextEncoder, lock};
+use crate::serve::engine::{Model, TextEncoder};
 use crate::serve::titles::Titles;
+use crate::threads::lock;
 use crate::{Result, Retriever};
 
 /// One open generation and its model; requests keep the one that they began with.

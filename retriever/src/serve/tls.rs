@@ -15,6 +15,7 @@ use tokio_rustls::{TlsAcceptor, rustls};
 
 use super::log;
 use super::options::TlsFiles;
+use super::service::changed_at;
 use crate::{Error, Result};
 
 /// Certificate and key as they are now.
@@ -77,7 +78,7 @@ impl ResolvesServerCert for Tls {
 }
 
 fn changed(files: &TlsFiles) -> Changed {
-    [&files.certificate, &files.key].map(|path| path.metadata().and_then(|facts| facts.modified()).ok())
+    [&files.certificate, &files.key].map(|path| changed_at(path))
 }
 
 fn load(files: &TlsFiles, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>> {

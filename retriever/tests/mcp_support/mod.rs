@@ -1,5 +1,8 @@
 //! A server of a small index, in this process, and a client that speaks plain HTTP/1.1.
 
+#[path = "../tiny_index/mod.rs"]
+mod tiny_index;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -7,9 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hindsearch_indexes::{ElementType, IndexKind, Interrupt};
-use hindsearch_retriever::build::{BuildOptions, IndexOptions, build};
-use hindsearch_retriever::embed::{EmbedOptions, Embedded, Embedder, InputKind, ModelSource};
+use hindsearch_retriever::embed::{Embedded, Embedder, InputKind};
 use hindsearch_retriever::serve::{Bound, ServeOptions, Service, Serving, TextEncoder};
 use hindsearch_retriever::{OpenOptions, Retriever};
 use serde_json::{Value, json};
@@ -64,7 +65,7 @@ impl Server {
     pub fn start(change: impl FnOnce(&mut ServeOptions)) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let root = folder.path().join("index");
-        build_at(&root, folder.path());
+        build_in(folder.path());
         let open = || Retriever::open(&root, OpenOptions::default()).expect("an open index");
         let (local, served) = (open(), open());
         let gate = Arc::new(Gate {
@@ -208,7 +209,7 @@ impl Reply {
 }
 
 /// An index of 30 passages, two of them without a title.
-fn build_at(root: &Path, folder: &Path) {
+fn build_in(folder: &Path) {
     let mut lines = vec![
         json!({"id": "radium", "contents": "\"Marie Curie\"\nRadium was found by Marie and Pierre Curie in 1898."}),
         json!({"id": "ünï/çödé 😀", "contents": "nothing stands above this text"}),
@@ -219,23 +220,5 @@ fn build_at(root: &Path, folder: &Path) {
         let word = |step: usize| words[(row * step + step) % words.len()];
         json!({"id": format!("p{row}"), "contents": format!("\"The {}\"\n{} {} {row}", word(1), word(3), word(5))})
     }));
-    let corpus = folder.join("corpus.jsonl");
-    std::fs::write(&corpus, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).expect("a corpus");
-    let options = BuildOptions {
-        corpus: vec![corpus],
-        format: None,
-        out: root.to_path_buf(),
-        model: ModelSource::Folder(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/tiny-bert")),
-        embed: EmbedOptions::default(),
-        index: IndexOptions {
-            kind: IndexKind::Flat,
-            element_type: ElementType::F32,
-            recall_floor: 0.0,
-            connectivity: 16,
-            expansion_add: 64,
-        },
-        restart: false,
-        settings: Value::Null,
-    };
-    build(&options, &|_, _| (), &Interrupt::new()).expect("a built index");
+    tiny_index::publish(folder, &lines);
 }

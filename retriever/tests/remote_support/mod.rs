@@ -2,16 +2,15 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+#[path = "../tiny_index/mod.rs"]
+mod tiny_index;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hindsearch_indexes::{ElementType, IndexKind, Interrupt};
-use hindsearch_retriever::build::{BuildOptions, IndexOptions, build};
-use hindsearch_retriever::embed::{EmbedOptions, ModelSource};
 use hindsearch_retriever::{OpenOptions, Ranked, RemoteOptions, RemoteRetriever, Retrieve, Retriever};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -59,27 +58,8 @@ impl Shelf {
             let word = |step: usize| words[(row * step + step) % words.len()];
             json!({"id": row.to_string(), "contents": format!("\"The {}\"\n{} {} {row}", word(1), word(3), word(5))})
         }));
-        let corpus = folder.path().join("corpus.jsonl");
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        std::fs::write(&corpus, text).expect("a written corpus");
+        tiny_index::publish(folder.path(), &lines);
         let out = folder.path().join("index");
-        let options = BuildOptions {
-            corpus: vec![corpus],
-            format: None,
-            out: out.clone(),
-            model: ModelSource::Folder(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/tiny-bert")),
-            embed: EmbedOptions::default(),
-            index: IndexOptions {
-                kind: IndexKind::Flat,
-                element_type: ElementType::F32,
-                recall_floor: 0.0,
-                connectivity: 16,
-                expansion_add: 64,
-            },
-            restart: false,
-            settings: Value::Null,
-        };
-        build(&options, &|_, _| (), &Interrupt::new()).expect("a built index");
         let local = Arc::new(Retriever::open(&out, OpenOptions::default()).expect("an open index"));
         Self { folder, local }
     }

@@ -3,18 +3,17 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod http;
+#[path = "../tiny_index/mod.rs"]
+mod tiny_index;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use hindsearch_indexes::{ElementType, IndexKind, Interrupt};
-use hindsearch_retriever::build::{BuildOptions, IndexOptions, build};
-use hindsearch_retriever::embed::{EmbedOptions, ModelSource};
 use hindsearch_retriever::serve::{Bound, ServeOptions, Service, Serving, Token};
 use hindsearch_retriever::{OpenOptions, Result, Retriever};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -44,26 +43,7 @@ impl Shelf {
             let word = |step: usize| words[(row * step + step) % words.len()];
             json!({"id": row.to_string(), "contents": format!("\"The {}\"\n{} {} {row}", word(1), word(3), word(5))})
         }));
-        let corpus = folder.path().join("corpus.jsonl");
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        std::fs::write(&corpus, text).expect("a written corpus");
-        let options = BuildOptions {
-            corpus: vec![corpus],
-            format: None,
-            out: folder.path().join("index"),
-            model: ModelSource::Folder(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/tiny-bert")),
-            embed: EmbedOptions::default(),
-            index: IndexOptions {
-                kind: IndexKind::Flat,
-                element_type: ElementType::F32,
-                recall_floor: 0.0,
-                connectivity: 16,
-                expansion_add: 64,
-            },
-            restart: false,
-            settings: Value::Null,
-        };
-        build(&options, &|_, _| (), &Interrupt::new()).expect("a built index");
+        tiny_index::publish(folder.path(), &lines);
         Self { folder }
     }
 

@@ -4,19 +4,18 @@
 
 pub mod faulty;
 pub mod http;
+#[path = "../tiny_index/mod.rs"]
+mod tiny_index;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-use hindsearch_indexes::{ElementType, IndexKind, Interrupt};
-use hindsearch_retriever::build::{BuildOptions, IndexOptions, build};
-use hindsearch_retriever::embed::{EmbedOptions, ModelSource};
 use hindsearch_retriever::serve::{Bound, ServeOptions, Service, Serving, TextEncoder};
 use hindsearch_retriever::{OpenOptions, Retriever};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -35,26 +34,8 @@ impl Library {
 
     /// Publishes a further generation, whose ids begin with `mark`.
     pub fn publish(&self, mark: &str, rows: usize, bytes: usize) {
-        let corpus = self.folder.path().join("corpus.jsonl");
-        let line = |row| format!("{}\n", json!({ "id": format!("{mark}{row}"), "contents": text(row, bytes) }));
-        std::fs::write(&corpus, (0..rows).map(line).collect::<String>()).expect("a written corpus");
-        let options = BuildOptions {
-            corpus: vec![corpus],
-            format: None,
-            out: self.path(),
-            model: ModelSource::Folder(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/tiny-bert")),
-            embed: EmbedOptions::default(),
-            index: IndexOptions {
-                kind: IndexKind::Flat,
-                element_type: ElementType::F32,
-                recall_floor: 0.0,
-                connectivity: 16,
-                expansion_add: 64,
-            },
-            restart: false,
-            settings: Value::Null,
-        };
-        build(&options, &|_, _| (), &Interrupt::new()).expect("a built index");
+        let line = |row| json!({ "id": format!("{mark}{row}"), "contents": text(row, bytes) });
+        tiny_index::publish(self.folder.path(), &(0..rows).map(line).collect::<Vec<_>>());
     }
 
     /// The index.

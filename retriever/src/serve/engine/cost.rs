@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::crew::lock;
+use crate::threads::lock;
 
 /// Weight of the newest measurement.
 const NEWEST: f64 = 0.1;

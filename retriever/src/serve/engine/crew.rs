@@ -1,12 +1,12 @@
 //! Threads that work off a queue, none of which can take the rest down: a panic costs the batch at hand, and a thread that
 //! hangs is written off and replaced, and taken back if it comes back.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::serve::Fault;
+use crate::threads::lock;
 use crate::{Error, Result};
 
 /// Threads that may hang before the engine says that it cannot go on: each keeps its memory, and perhaps a core.
@@ -164,14 +164,4 @@ impl<T: Trade> Worker<T> {
         }
         needed
     }
-}
-
-/// What a panic said.
-pub(in crate::serve) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
-}
-
-pub(in crate::serve) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,10 +15,11 @@ use lru::LruCache;
 use tokio::sync::oneshot;
 
 use super::cost::Cost;
-use super::crew::{Trade, lock};
+use super::crew::Trade;
 use crate::Result;
 use crate::embed::{Embedded, Embedder, InputKind, TextLength};
 use crate::serve::{Fault, Metrics};
+use crate::threads::lock;
 
 /// Texts that a request may have in a window before the next request's turn.
 const TURN: usize = 8;

@@ -23,7 +23,6 @@ use crate::serve::memory::{Memory, Share};
 use crate::serve::{Fault, Metrics, Serving};
 use crate::{Ranked, Result};
 use crew::Crew;
-pub(super) use crew::{lock, panic_message};
 use embedding::{Bounds, Embedding};
 pub use embedding::{Model, TextEncoder, TextVector};
 use scanning::{Scan, Scanning};

@@ -8,8 +8,9 @@ use hindsearch_indexes::{Hit, SearchParams, Vectors};
 use tokio::sync::oneshot;
 
 use super::cost::Cost;
-use super::crew::{Trade, lock};
+use super::crew::Trade;
 use crate::serve::{Fault, Metrics, Serving};
+use crate::threads::lock;
 
 /// Most queries that share a pass; as many as the exact index scores at once.
 const MOST: usize = 256;

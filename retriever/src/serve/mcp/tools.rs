@@ -127,7 +127,7 @@ pub(super) async fn search(service: &Arc<Service>, arguments: Value, deadline: I
     let request = SearchRequest { query: Some(query), top_k, ..SearchRequest::default() };
     let (_, ask) = api::plan(service, &serving, request)?;
     let found = service.within(deadline, service.engine().search(&serving, Ask { deadline, ..ask })).await?;
-    let documents = Documents { urls: service.options().derive_urls };
+    let documents = service.documents();
     let results = found.rankings.into_iter().flatten().map(|hit| Found::of(hit, documents)).collect();
     written(Results { results })
 }
@@ -141,7 +141,7 @@ pub(super) async fn fetch(service: &Arc<Service>, arguments: Value, deadline: In
         let unknown = || Fault::new(Code::NotFound, format!("no passage has the id {id:?}; `search` tells the ids"));
         found.ok_or_else(unknown)
     });
-    let documents = Documents { urls: service.options().derive_urls };
+    let documents = service.documents();
     written(Document::of(service.within(deadline, reading).await??, documents))
 }
 
