@@ -32,9 +32,9 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
 
-# The examples, on the sample corpus. Built as the tests are, so that nothing is compiled twice.
+# The program and the examples, on the sample corpus. Built as the tests are, so that nothing is compiled twice.
 examples: setup
-	cargo build --workspace --examples $(FEATURES)
+	cargo build --workspace --bins --examples $(FEATURES)
 	target/debug/examples/build .cache/example
 	target/debug/examples/search .cache/example
 
