@@ -249,21 +249,64 @@ fn thousands_of_silent_connections_do_no_harm() {
     until("all are gone", 20_000 * MS, || server.metric("hindsearch_connections") <= 1.0);
 }
 
-#[test]
-fn no_more_connections_than_allowed_are_taken_and_the_others_wait() {
+/// A server with four places, all of them taken by clients that have been answered.
+fn with_four_places(encoder: &Arc<Faulty>) -> (Library, Server, Vec<Client>) {
     let library = Library::new(20, 100);
     let limits = Limits { connections: 4, ..Limits::default() };
-    let server = Server::start(&library, Faulty::quick(), ServeOptions { limits, ..options() });
-    let mut taken: Vec<Client> = (0..4).map(|_| Client::new(server.address).expect("a connection")).collect();
-    for client in &mut taken {
+    let server = Server::start(&library, Arc::clone(encoder) as _, ServeOptions { limits, ..options() });
+    let taken = (0..4).map(|_| {
+        let mut client = Client::new(server.address).expect("a connection");
         assert_eq!(client.ask(&get("/livez")).expect("an answer").status, 200);
+        std::thread::sleep(5 * MS);
+        client
+    });
+    let taken = taken.collect();
+    (library, server, taken)
+}
+
+#[test]
+fn no_more_connections_than_allowed_are_taken_and_the_others_wait() {
+    let encoder = Faulty::quick();
+    let (_library, server, mut taken) = with_four_places(&encoder);
+    encoder.hold();
+    for (number, client) in taken.iter_mut().enumerate() {
+        client.write(&search(&format!("held {number}"))).expect("a request");
     }
+    until("all are worked on", 5000 * MS, || server.service.active() == 4);
     let mut fifth = Client::new(server.address).expect("a place in the system's queue");
     fifth.write(&get("/livez")).expect("a request");
     assert!(fifth.closed_after(300 * MS).is_none());
     taken.pop();
     fifth.0.get_ref().set_read_timeout(Some(5000 * MS)).expect("a socket");
     assert_eq!(fifth.read().expect("an answer once there is a place").status, 200);
+    encoder.go_on();
+    for client in &mut taken {
+        assert_eq!(client.read().expect("an answer").status, 200);
+    }
+}
+
+/// Whoever opens connections and asks nothing must not shut out those who ask.
+#[test]
+fn a_connection_on_which_nothing_happens_makes_place() {
+    let encoder = Faulty::quick();
+    let (_library, server, mut taken) = with_four_places(&encoder);
+    encoder.hold();
+    taken[0].write(&search("held")).expect("a request");
+    until("one is worked on", 5000 * MS, || server.service.active() == 1);
+    assert_eq!(ask(server.address, &get("/livez")).status, 200);
+    assert!(taken[1].closed_after(5000 * MS).is_some(), "the one that is silent for the longest time leaves");
+    // A head that does not go on is no reason to stay.
+    let mut slow = Client::new(server.address).expect("a connection");
+    slow.write(b"GET /livez HT").expect("part of a head");
+    for at in 0..20 {
+        assert_eq!(ask(server.address, &get(&format!("/livez?{at}"))).status, 200);
+        let others: Vec<_> = (0..4).map(|_| Client::new(server.address).expect("a connection")).collect();
+        assert_eq!(ask(server.address, &get("/livez")).status, 200);
+        drop(others);
+    }
+    assert!(slow.closed_after(5000 * MS).is_some(), "a head that never ends");
+    encoder.go_on();
+    assert_eq!(taken[0].read().expect("the answer to who asked").status, 200);
 }
 
 /// As a load balancer sees it: what is asked when the server is told to stop is answered, and nothing after.

@@ -641,11 +641,15 @@ fn heads_have_a_limit() {
         // A client that is cut off while it sends may lose the answer.
         for answer in exchange(server.address, request.as_bytes()) {
             assert!(statuses.contains(&answer.status), "{} bytes: {}", head.len(), answer.status);
+            if answer.status == 431 {
+                answer.refuses(431, "head_too_large", &["64 KiB", "100 fields"]);
+            }
         }
         still_serves(&server);
     }
-    let answer = get(&format!("/livez?{}", "a".repeat(300_000))).bytes("localhost");
-    assert!(exchange(server.address, &answer).iter().all(|answer| [414, 431].contains(&answer.status)));
+    get(&format!("/livez?{}", "a".repeat(65_600))).ask(server.address).refuses(414, "uri_too_long", &["65,534"]);
+    let request = get(&format!("/livez?{}", "a".repeat(300_000))).bytes("localhost");
+    assert!(exchange(server.address, &request).iter().all(|answer| [414, 431].contains(&answer.status)));
     still_serves(&server);
 }
 
@@ -655,7 +659,6 @@ fn what_is_not_http_costs_a_connection_and_no_more() {
     let server = shelf.serve(|_| ());
     for noise in [
         &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..],
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET\r\n\r\n",
         b"GET /livez\r\n\r\n",
         b"GET  /livez  HTTP/1.1\r\n\r\n",
@@ -667,8 +670,15 @@ fn what_is_not_http_costs_a_connection_and_no_more() {
         b"*1\r\n$4\r\nPING\r\n\r\n",
     ] {
         let answers = exchange(server.address, noise);
-        assert!(answers.iter().all(|answer| answer.status >= 400), "{noise:?}: {answers:?}");
+        assert_eq!(answers.len(), 1, "{noise:?}: {answers:?}");
+        answers[0].refuses(400, "malformed", &[]);
+        // Behind requests that can be read, too.
+        let alive = get("/livez").header("Connection", "keep-alive").bytes("localhost");
+        let answers = exchange(server.address, &[&alive[..], &alive[..], noise].concat());
+        assert_eq!(answers.iter().map(|answer| answer.status).collect::<Vec<_>>(), [200, 200, 400], "{noise:?}");
+        answers[2].refuses(400, "malformed", &["HTTP/1.1"]);
     }
+    assert!(exchange(server.address, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").is_empty(), "nobody there reads HTTP/1.1");
     still_serves(&server);
 }
 

@@ -1,15 +1,17 @@
 //! A connection with limits of time: for the head of a request, for silence between requests, and for a client that takes
-//! what it is sent too slowly. (The body's limit is in `incoming`: there it can still be answered.)
+//! what it is sent too slowly. (The body's limit is in `incoming`: there it can still be answered.) And what a client is told
+//! whose request has no head that can be read.
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use axum::http::StatusCode;
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -30,13 +32,26 @@ const SHARE: usize = 1 << 20;
 const LINGER: Duration = Duration::from_secs(2);
 
 /// What a connection is at: waiting for a request, reading its head, working on it, or sending the answer's end.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Phase(Arc<AtomicU8>);
+#[derive(Debug, Clone)]
+pub(super) struct Phase(Arc<At>);
+
+#[derive(Debug)]
+struct At {
+    phase: AtomicU8,
+    /// Milliseconds from `begun`.
+    since: AtomicU64,
+    begun: Instant,
+}
 
 impl Phase {
+    /// Waiting for a first request.
+    pub fn new(begun: Instant) -> Self {
+        Self(Arc::new(At { phase: AtomicU8::new(IDLE), since: AtomicU64::new(0), begun }))
+    }
+
     /// The head is read; until the answer is sent, nothing is expected from the client.
     pub fn busy(&self) {
-        self.0.store(BUSY, Ordering::Relaxed);
+        self.set(BUSY);
     }
 
     /// Whether nothing is under way that the client waits for.
@@ -44,8 +59,19 @@ impl Phase {
         matches!(self.get(), IDLE | HEAD)
     }
 
+    /// How long nothing has been under way, if nothing is.
+    pub fn waiting_for(&self) -> Option<Duration> {
+        let since = self.0.since.load(Ordering::Relaxed);
+        self.is_waiting().then(|| self.0.begun.elapsed().saturating_sub(Duration::from_millis(since)))
+    }
+
     fn get(&self) -> u8 {
-        self.0.load(Ordering::Relaxed)
+        self.0.phase.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, phase: u8) {
+        self.0.since.store(self.0.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.0.phase.store(phase, Ordering::Relaxed);
     }
 }
 
@@ -98,14 +124,20 @@ impl hyper::body::Body for Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.phase.0.store(SENDING, Ordering::Relaxed);
+        self.phase.set(SENDING);
     }
 }
+
+/// The whole answer to a request whose head cannot be read, by the status that hyper gives it.
+pub(super) type Refuse = Box<dyn Fn(StatusCode) -> Vec<u8> + Send>;
 
 /// Bytes to and from a client.
 pub(super) struct Timed<S> {
     stream: S,
     phase: Phase,
+    refuse: Refuse,
+    /// The refusal that is being sent in place of hyper's own, and how much of it is sent.
+    refusal: Option<(Vec<u8>, usize)>,
     head: Duration,
     idle: Duration,
     stall: Duration,
@@ -118,9 +150,10 @@ pub(super) struct Timed<S> {
 }
 
 impl<S> Timed<S> {
-    pub fn new(stream: S, phase: Phase, limits: &Limits) -> Self {
+    pub fn new(stream: S, phase: Phase, limits: &Limits, refuse: Refuse) -> Self {
         let (head, idle, stall) = (limits.head, limits.idle, limits.body_time);
-        Self { stream, phase, head, idle, stall, reading: None, writing: None, lingering: None }
+        let (reading, writing, lingering, refusal) = (None, None, None, None);
+        Self { stream, phase, refuse, refusal, head, idle, stall, reading, writing, lingering }
     }
 
     /// Fails once the time for the current phase is over.
@@ -162,6 +195,25 @@ impl<S> Timed<S> {
     }
 }
 
+impl<S: AsyncWrite + Unpin> Timed<S> {
+    /// Whatever hyper writes while nobody works on a request is its answer to a head that it cannot read, a status without a
+    /// word. Ours is sent in its place.
+    fn send_refusal(&mut self, context: &mut Context<'_>, bare: &[u8]) -> Poll<io::Result<usize>> {
+        let Self { stream, refusal, refuse, .. } = self;
+        let (answer, sent) = refusal.get_or_insert_with(|| {
+            let status = bare.split(|byte| *byte == b' ').nth(1).and_then(|status| StatusCode::from_bytes(status).ok());
+            (refuse(status.unwrap_or(StatusCode::BAD_REQUEST)), 0)
+        });
+        while *sent < answer.len() {
+            *sent += match ready!(Pin::new(&mut *stream).poll_write(context, &answer[*sent..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                bytes => bytes,
+            };
+        }
+        Poll::Ready(Ok(bare.len()))
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -173,7 +225,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
             Poll::Pending => self.check_reading(context),
             Poll::Ready(outcome) => {
                 if buffer.filled().len() > before && self.phase.get() == IDLE {
-                    self.phase.0.store(HEAD, Ordering::Relaxed);
+                    self.phase.set(HEAD);
                 }
                 Poll::Ready(outcome)
             }
@@ -183,7 +235,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let outcome = if self.phase.is_waiting() {
+            self.send_refusal(context, bytes)
+        } else {
+            Pin::new(&mut self.stream).poll_write(context, bytes)
+        };
         self.check_writing(context, outcome)
     }
 
@@ -192,6 +248,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         context: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if self.phase.is_waiting() {
+            let first = buffers.iter().find(|buffer| !buffer.is_empty());
+            return self.poll_write(context, first.map_or(&[], |buffer| buffer));
+        }
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, buffers);
         self.check_writing(context, outcome)
     }
@@ -205,7 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         let sent = ready!(self.check_writing(context, outcome.map_ok(|()| 0)));
         self.writing = None;
         if self.phase.get() == SENDING {
-            self.phase.0.store(IDLE, Ordering::Relaxed);
+            self.phase.set(IDLE);
             // The clock of the next silence, which nobody else starts: hyper does not read again before there are bytes.
             self.reading = None;
             let _ = self.check_reading(context);

@@ -31,6 +31,10 @@ pub enum Code {
     SlowBody,
     /// The body is too large.
     PayloadTooLarge,
+    /// The address is too long.
+    UriTooLong,
+    /// The head is too large.
+    HeadTooLarge,
     /// More work than can be done in time.
     Overloaded,
     /// The server starts, stops, or has lost its index.
@@ -53,6 +57,8 @@ impl Code {
             Self::MethodNotAllowed => "method_not_allowed",
             Self::SlowBody => "slow_body",
             Self::PayloadTooLarge => "payload_too_large",
+            Self::UriTooLong => "uri_too_long",
+            Self::HeadTooLarge => "head_too_large",
             Self::Overloaded => "overloaded",
             Self::Unavailable => "unavailable",
             Self::Timeout => "timeout",
@@ -71,6 +77,8 @@ impl Code {
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UriTooLong => StatusCode::URI_TOO_LONG,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Overloaded | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Timeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -126,14 +134,19 @@ impl Fault {
         Self::internal(format!("a defect: {}", panic_message(panic)))
     }
 
+    /// What is said to request `request_id`, in the words of the route's protocol.
+    pub(super) fn body(&self, style: Style, request_id: &str) -> String {
+        let mut body = style.words(self);
+        for (key, value) in [("code", self.code.as_str()), ("message", &self.message), ("request_id", request_id)] {
+            body.insert(key.into(), value.into());
+        }
+        Value::Object(body).to_string()
+    }
+
     /// The answer to request `request_id`, in the words of the route's protocol.
     pub(super) fn render(&self, style: Style, request_id: &str) -> Response {
-        let (code, message) = (self.code.as_str(), self.message.as_str());
-        let own = json!({ "code": code, "message": message, "request_id": request_id });
-        let Value::Object(mut body) = own else { unreachable!("an object") };
-        body.extend(style.words(self));
         let kind = [(header::CONTENT_TYPE, "application/json")];
-        let mut response = (self.code.status(), kind, Value::Object(body).to_string()).into_response();
+        let mut response = (self.code.status(), kind, self.body(style, request_id)).into_response();
         let headers = response.headers_mut();
         if self.code.status() == StatusCode::SERVICE_UNAVAILABLE {
             let wait = self.retry_after.unwrap_or(Duration::from_secs(1));

@@ -9,7 +9,7 @@
 //! | What do they do? | `api`, `embeddings`, `status`, `mcp/`, `pages` |
 //! | How do other servers' clients feel at home? | `dialects/`, `perform`, `fields`, `titles` |
 //! | How is a request read, who may ask, how much may it take, and what is told of it? | `incoming`, `gate`, `memory`, `observe`, `fault`, `log`, `trace`, `metrics` |
-//! | Who holds the sockets? | `server`, `connection`, `descriptors`, `tls`, `page_in` |
+//! | Who holds the sockets? | `server`, `places`, `connection`, `descriptors`, `tls`, `page_in` |
 
 mod api;
 mod connection;
@@ -31,6 +31,7 @@ mod options;
 mod page_in;
 mod pages;
 mod perform;
+mod places;
 mod routes;
 mod server;
 mod service;

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::engine::Timings;
-use super::fault::{Code, Fault};
+use super::fault::{Code, Fault, Style};
 use super::gate;
 use super::incoming::{Begun, RequestId};
 use super::log;
@@ -55,7 +55,7 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
         begun,
         id: id.clone(),
         client,
-        method: method.clone(),
+        method: method.as_str().to_owned(),
         path: path.clone(),
         route: route.clone(),
     };
@@ -97,13 +97,51 @@ pub(super) async fn observe(State(observer): State<Observer>, mut request: Reque
     response
 }
 
+/// The whole answer to a request whose head could not be read, and its line in the log.
+pub(super) fn refuse(service: &Arc<Service>, client: SocketAddr, status: StatusCode) -> Vec<u8> {
+    let fault = match status {
+        StatusCode::URI_TOO_LONG => Fault::new(
+            Code::UriTooLong,
+            "the request's address is longer than 65,534 bytes; send what is long in a body",
+        ),
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Fault::new(
+            Code::HeadTooLarge,
+            "the request's head has more than 64 KiB or more than 100 fields; send what is long in a body",
+        ),
+        _ => Fault::new(
+            Code::Malformed,
+            "the request's head is not HTTP/1.1: a request line, then `Name: value` lines, then an empty line \
+             (TLS and HTTP/2 are not spoken on a plain port)",
+        ),
+    };
+    let id = request_id(&HeaderMap::new());
+    let body = fault.body(Style::Plain, &id);
+    let mut record = Record {
+        trace: Some(Trace::begin(&HeaderMap::new(), "none", "none")),
+        service: Arc::clone(service),
+        begun: Instant::now(),
+        id: id.clone(),
+        client: Some(client),
+        method: "none".into(),
+        path: String::new(),
+        route: "none".into(),
+    };
+    record.finish(fault.code.status().as_u16(), None);
+    let (status, length) = (fault.code.status(), body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{REQUEST_ID}: {id}\r\n\
+         x-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
+    );
+    (head + &body).into_bytes()
+}
+
 /// What is told of a request, also of one that its client gave up.
 struct Record {
     service: Arc<Service>,
     begun: Instant,
     id: Arc<str>,
     client: Option<SocketAddr>,
-    method: Method,
+    method: String,
     path: String,
     route: String,
     /// Gone once it is told.
@@ -122,7 +160,7 @@ impl Record {
                 &[
                     ("request_id", json!(&*self.id)),
                     ("client", json!(self.client.map(|client| client.ip().to_string()))),
-                    ("method", json!(self.method.as_str())),
+                    ("method", json!(self.method)),
                     ("path", json!(shown)),
                     ("route", json!(self.route)),
                     ("status", json!(status)),

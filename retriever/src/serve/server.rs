@@ -16,19 +16,20 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use super::connection::{Answering, Phase, Timed};
+use super::connection::{Answering, Timed};
 use super::dialects::{self, Dialect};
 use super::memory::Share;
 use super::options::ServeOptions;
+use super::places::{Place, Places};
 use super::service::Service;
 use super::serving::Serving;
 use super::tls::Tls;
-use super::{descriptors, log, page_in, routes};
+use super::{descriptors, log, observe, page_in, routes};
 use crate::{Error, OpenOptions, Result, Retriever};
 
 /// Connections that the system holds until they are accepted.
@@ -104,8 +105,7 @@ impl Bound {
     {
         let acceptor = self.tls.as_ref().map(Tls::acceptor).transpose()?;
         let (closing, closed) = watch::channel(false);
-        let places = descriptors::connections(service.options().limits.connections);
-        let places = Arc::new(Semaphore::new(places));
+        let places = Places::new(descriptors::connections(service.options().limits.connections));
         let mut addresses = Vec::new();
         for (socket, address, dialect) in self.sockets {
             let listener = socket.listen(BACKLOG).map_err(|error| taken(address, &error))?;
@@ -298,7 +298,7 @@ struct Host {
     router: Router,
     service: Arc<Service>,
     acceptor: Option<TlsAcceptor>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     closed: watch::Receiver<bool>,
 }
 
@@ -307,7 +307,6 @@ impl Host {
         let mut closed = self.closed.clone();
         let host = Arc::new(self);
         loop {
-            let Ok(place) = Arc::clone(&host.places).acquire_owned().await else { return };
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = closed.changed() => return,
@@ -320,24 +319,28 @@ impl Host {
                     continue;
                 }
             };
+            let place = tokio::select! {
+                place = host.places.take() => place,
+                _ = closed.changed() => return,
+            };
             let host = Arc::clone(&host);
             tokio::spawn(async move {
-                let _place = place;
                 // An answer is sent in one piece; waiting for more to send would only delay it.
                 let _ = stream.set_nodelay(true);
                 let connections = &host.service.metrics().connections;
                 connections.inc();
                 match &host.acceptor {
-                    None => host.converse(stream, client).await,
+                    None => host.converse(stream, client, &place).await,
                     Some(acceptor) => {
                         let limit = host.service.options().limits.head;
                         let mut closed = host.closed.clone();
                         tokio::select! {
                             stream = tokio::time::timeout(limit, acceptor.accept(stream)) => {
                                 if let Ok(Ok(stream)) = stream {
-                                    host.converse(stream, client).await;
+                                    host.converse(stream, client, &place).await;
                                 }
                             }
+                            () = place.wanted.notified() => {}
                             _ = closed.changed() => {}
                         }
                     }
@@ -347,10 +350,14 @@ impl Host {
         }
     }
 
-    async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S, client: SocketAddr) {
-        let phase = Phase::default();
-        let stream = Timed::new(stream, phase.clone(), &self.service.options().limits);
-        let (router, at) = (self.router.clone(), phase.clone());
+    async fn converse<S>(&self, stream: S, client: SocketAddr, place: &Place)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = Arc::clone(&self.service);
+        let refuse = Box::new(move |status| observe::refuse(&service, client, status));
+        let stream = Timed::new(stream, place.phase.clone(), &self.service.options().limits, refuse);
+        let (router, phase) = (self.router.clone(), place.phase.clone());
         let answer = service_fn(move |request: hyper::Request<HyperBody>| {
             phase.busy();
             let (router, phase) = (router.clone(), phase.clone());
@@ -376,8 +383,14 @@ impl Host {
             tokio::select! {
                 // Clients that go away, or do not speak HTTP, end here.
                 _ = connection.as_mut() => return,
+                // Told too late, when a request has begun, it means nothing.
+                () = place.wanted.notified() => {
+                    if place.phase.is_waiting() {
+                        return;
+                    }
+                }
                 _ = closed.changed(), if !told => {
-                    if at.is_waiting() {
+                    if place.phase.is_waiting() {
                         return;
                     }
                     told = true;

@@ -175,7 +175,7 @@ impl Service {
     }
 
     /// Requests under way, whatever they wait for.
-    pub(super) fn active(&self) -> usize {
+    pub fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
     }
 
