@@ -1,8 +1,12 @@
 """Both clients over TLS, with a certificate made for the test."""
 
+import contextlib
 import pickle
+import socket
 import ssl
 import subprocess
+import threading
+import time
 
 import fake as faults
 import pytest
@@ -49,8 +53,28 @@ def test_the_setting_survives_pickling(secure, certificate):
     assert pickle.loads(pickle.dumps(client)).search("radium") == client.search("radium")
 
 
-def test_an_unknown_certificate_is_refused(connect, secure):
+def test_an_unknown_certificate_is_refused_at_once(connect, secure):
+    client = connect(secure.url, retries=3, token="sesame")
+    begun = time.monotonic()
     with pytest.raises(hindsearch.Unavailable) as caught:
-        connect(secure.url, retries=0, token="sesame").search("radium")
+        client.search("radium")
     assert isinstance(caught.value.__cause__, ssl.SSLCertVerificationError)
+    assert "tries" not in str(caught.value) and time.monotonic() - begun < 5
     assert secure.requests == []
+
+
+def test_an_http_address_of_a_tls_port_is_told(connect):
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def alert():
+        with contextlib.suppress(OSError):
+            peer, _ = listener.accept()
+            peer.recv(65536)
+            peer.sendall(b"\x15\x03\x01\x00\x02\x02F\r\n\r\n")
+            peer.close()
+
+    threading.Thread(target=alert, daemon=True).start()
+    with pytest.raises(hindsearch.Unavailable, match="https://") as caught:
+        connect(f"http://127.0.0.1:{listener.getsockname()[1]}", retries=0, timeout=5).search("radium")
+    assert str(caught.value).isprintable()
+    listener.close()

@@ -6,9 +6,12 @@ The blocking and the asyncio client each drive them with a loop of a few lines, 
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
+import math
 import random
 import socket
+import ssl
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -139,7 +142,9 @@ def _attempts(request: Request, replicas: Replicas, settings: Settings, deadline
         if error.status != 503 or error.retry_after is None:  # a server that sheds load and says until when is well
             replicas.report(replica, now, failed=True)
         jitter = random.uniform(0, min(BACKOFF_CAP, BACKOFF * 2 ** failed[replica]))
-        resume[replica] = now + (error.retry_after or 0.0) + jitter
+        # Who shows a wrong certificate will show it again.
+        hopeless = isinstance(outcome, ssl.SSLCertVerificationError)
+        resume[replica] = math.inf if hopeless else now + (error.retry_after or 0.0) + jitter
         failed[replica] += 1
     if error is None:
         error = Timeout(f"no time left of {settings.timeout:g} s", request_id=request.id, url=settings.addresses[0].url)
@@ -185,6 +190,8 @@ def _failure(cause: Outcome, attempt: Attempt) -> HindsearchError:
     """The error of an attempt without an answer; its cause is the transport's exception."""
     late = isinstance(cause, (TimeoutError, socket.timeout, asyncio.TimeoutError))  # three classes before Python 3.11
     kind, text = (Timeout, "no answer in time") if late else (Unavailable, f"{type(cause).__name__}: {cause}")
+    if isinstance(cause, http.client.BadStatusLine):
+        text = f"the answer is not HTTP but {ascii(str(cause))[:80]}: is another program there, or does it speak TLS (`https://`)?"
     error = kind(text, request_id=attempt.request.id, url=attempt.url())
     error.__cause__ = cause if isinstance(cause, BaseException) else None
     return error
