@@ -1,0 +1,382 @@
+//! A published recipe as data: prompt, tags, limits, what an observation looks like, and what is rewarded.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::reward::RewardRules;
+use crate::trajectory::Role;
+use crate::{Error, Result};
+
+/// A recipe.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// Its name.
+    pub name: String,
+    /// What it is, in a line.
+    pub about: String,
+    /// Where its rules are from.
+    pub source: String,
+    /// What the policy is told.
+    pub prompt: Prompt,
+    /// What the policy writes.
+    pub grammar: Grammar,
+    /// What it is shown.
+    pub observation: Observation,
+    /// What is said to a message that is no action.
+    pub invalid: Invalid,
+    /// How long it goes on.
+    pub limits: Limits,
+    /// What it earns.
+    pub reward: RewardRules,
+}
+
+/// The messages that an episode begins with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prompt {
+    /// The system message; without one the chat template's own is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// The user's message; `{question}` stands for the question.
+    pub user: String,
+    /// What the answer begins with, as the recipe puts words into the policy's mouth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assistant: Option<String>,
+    /// Whether a question without a question mark gets one.
+    #[serde(default)]
+    pub question_mark: bool,
+}
+
+/// An opening and a closing tag.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tags {
+    /// Before.
+    pub open: String,
+    /// After.
+    pub close: String,
+}
+
+/// How a message of the policy is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grammar {
+    /// Around thoughts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub think: Option<Tags>,
+    /// Around a query, or around the call of a tool.
+    pub search: Tags,
+    /// Around the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Tags>,
+    /// What stands between the search tags.
+    #[serde(default)]
+    pub query: QueryForm,
+    /// Strings that end a message. They belong to it.
+    #[serde(default)]
+    pub stop: Vec<String>,
+    /// Where a message that went on is cut.
+    #[serde(default)]
+    pub cut: Cut,
+    /// Which of several actions counts.
+    #[serde(default)]
+    pub choose: Choose,
+    /// What ends an episode.
+    #[serde(default)]
+    pub end: End,
+}
+
+/// What stands between the search tags.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "form", deny_unknown_fields)]
+pub enum QueryForm {
+    /// A query.
+    #[default]
+    Text,
+    /// The call of a tool: `{"name": …, "arguments": {…}}`.
+    Call {
+        /// The tool's name.
+        name: String,
+        /// The argument with the query, or with the list of queries.
+        argument: String,
+    },
+}
+
+/// Where a message that went on after its action is cut.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cut {
+    /// Nowhere.
+    None,
+    /// Behind the first closing search tag; without one, behind the first closing answer tag.
+    #[default]
+    SearchFirst,
+    /// Behind whichever closing tag comes first.
+    FirstClose,
+}
+
+/// Which of several actions in a message counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choose {
+    /// The one that begins first.
+    #[default]
+    First,
+    /// The one that begins last.
+    Last,
+    /// The first search; without one, the first answer.
+    SearchFirst,
+    /// The first answer; without one, the first search.
+    AnswerFirst,
+}
+
+/// What ends an episode.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// An answer.
+    #[default]
+    Answer,
+    /// An opening and a closing answer tag anywhere in the message, whatever else it holds.
+    AnswerTags,
+    /// A message without a search.
+    NoSearch,
+}
+
+/// What the policy is shown of what was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Observation {
+    /// In which message it stands: running text, or one of its own.
+    pub role: Role,
+    /// Before the passages.
+    #[serde(default)]
+    pub before: String,
+    /// Behind them; always there, however little room is left.
+    #[serde(default)]
+    pub after: String,
+    /// A passage: `{number}` from 1, `{title}` (first line of the contents, quotes kept), `{text}` (the rest), `{contents}`,
+    /// `{id}`, `{score}` (three decimals), `{query}`.
+    pub passage: String,
+    /// Before the passages of each query: `{query}`, `{number}`.
+    #[serde(default)]
+    pub query: String,
+    /// Between the passages of two queries.
+    #[serde(default)]
+    pub between: String,
+    /// In place of passages where there are none.
+    #[serde(default)]
+    pub empty: String,
+    /// Whether blanks around the passages go.
+    #[serde(default)]
+    pub trim: bool,
+    /// Whether the passages become `{"result": "…"}`.
+    #[serde(default)]
+    pub json: JsonForm,
+    /// Whether text that looks like a tag or a control token is made inert. Off, recipes get the very bytes that they were
+    /// published with, and rewards are as safe as before: they never look at observations.
+    #[serde(default = "yes")]
+    pub escape: bool,
+    /// Passages for a query.
+    pub top_k: usize,
+    /// The most that an observation may have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// What goes when there is too much.
+    #[serde(default)]
+    pub overflow: Overflow,
+}
+
+/// How much room there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Budget {
+    /// Tokens of the policy; where no tokenizer is known, four characters count as one.
+    Tokens(usize),
+    /// Characters.
+    Characters(usize),
+}
+
+/// What goes when there is too much.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overflow {
+    /// The passages of the lowest ranks, then the end of the last one that is left.
+    #[default]
+    Passages,
+    /// The end of the observation, closing tag and all, as Search-R1 does it.
+    End,
+    /// The middle of the passages, as verl does it.
+    Middle,
+}
+
+/// Whether and how passages are wrapped in JSON.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JsonForm {
+    /// They are not.
+    #[default]
+    None,
+    /// With all characters as they are.
+    Unicode,
+    /// With `\u` escapes for all that is not ASCII, as Python writes it.
+    Ascii,
+}
+
+/// What is said to a message that is no action.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Invalid {
+    /// What happens.
+    pub then: Then,
+    /// What is said.
+    #[serde(default)]
+    pub reply: String,
+    /// What is said to a call that is no JSON; the usual reply where it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub malformed: Option<String>,
+    /// What is said to a call of another tool, `{name}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_tool: Option<String>,
+}
+
+/// What happens after a message that is no action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Then {
+    /// The reply is said.
+    Reply,
+    /// An observation without passages is shown.
+    Empty,
+    /// Nothing is said, and the policy goes on.
+    GoOn,
+    /// The episode is over.
+    End,
+}
+
+/// How long an episode goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Messages of the policy in which it may search.
+    pub turns: usize,
+    /// Searches; further ones are not carried out, and the last turn's rule holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searches: Option<usize>,
+    /// Queries in one message; the first ones are searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queries: Option<usize>,
+    /// What happens when no turn is left.
+    pub last_turn: LastTurn,
+    /// What is said before the last answer, where `last_turn` is `force`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub force: String,
+    /// Tokens of a message of the policy.
+    pub response_tokens: usize,
+    /// Tokens of prompt and episode together.
+    pub context_tokens: usize,
+}
+
+/// What happens when no turn is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LastTurn {
+    /// The last search is carried out, and the policy may answer once more.
+    ExtraAnswer,
+    /// The last search is carried out, what was found is shown together with `force`, and the policy may answer once more.
+    Force,
+    /// The last search is carried out, and the episode is over.
+    Observe,
+    /// The last search is not carried out.
+    Stop,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Declares the built-in presets.
+macro_rules! presets {
+    ($($name:literal),* $(,)?) => {
+        /// Names of the presets that are built in.
+        pub const PRESETS: &[&str] = &[$($name),*];
+
+        fn built_in(name: &str) -> Option<&'static str> {
+            match name {
+                $($name => Some(include_str!(concat!("../presets/", $name, ".toml"))),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+presets!["hindsearch"];
+
+impl Preset {
+    /// A preset that is built in.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], which lists those that there are.
+    pub fn named(name: &str) -> Result<Self> {
+        let text = built_in(name).ok_or_else(|| Error::NotFound {
+            what: format!("preset `{name}`"),
+            remedy: format!("there are {}; or name a file that ends in .toml", PRESETS.join(", ")),
+        })?;
+        Self::parse(text, &format!("preset `{name}`"))
+    }
+
+    /// A preset that is built in, or one of a file, whose name ends in `.toml`.
+    ///
+    /// # Errors
+    /// As [`named`](Self::named); [`Error::InvalidInput`] and [`Error::Io`] for a file that cannot be used.
+    pub fn load(name: &str) -> Result<Self> {
+        if !name.ends_with(".toml") {
+            return Self::named(name);
+        }
+        let text = std::fs::read_to_string(name).map_err(Error::io("read", Path::new(name)))?;
+        Self::parse(&text, &format!("`{name}`"))
+    }
+
+    fn parse(text: &str, what: &str) -> Result<Self> {
+        let preset: Self = toml::from_str(text)
+            .map_err(|error| Error::invalid(what, "a preset (see env/presets)", error.to_string().trim_end()))?;
+        preset.check(what)?;
+        Ok(preset)
+    }
+
+    /// What types cannot say.
+    fn check(&self, what: &str) -> Result<()> {
+        let refuse = |field: &str, expected: &str, found: &str| {
+            Err(Error::invalid(format!("{what}, `{field}`"), expected, format!("`{found}`")))
+        };
+        let grammar = &self.grammar;
+        let tags = [&grammar.think, &grammar.answer].into_iter().flatten().chain([&grammar.search]);
+        if let Some(tags) = tags.into_iter().find(|tags| tags.open.is_empty() || tags.close.is_empty()) {
+            return refuse("grammar", "tags that are not empty", &format!("{}{}", tags.open, tags.close));
+        }
+        if !self.prompt.user.contains("{question}") {
+            return refuse("prompt.user", "a text with `{question}`", &self.prompt.user);
+        }
+        if grammar.end != End::NoSearch && grammar.answer.is_none() {
+            return refuse("grammar.answer", "tags, where an answer ends the episode", "nothing");
+        }
+        for (field, value) in [
+            ("observation.top_k", self.observation.top_k),
+            ("limits.turns", self.limits.turns),
+            ("limits.response_tokens", self.limits.response_tokens),
+            ("limits.context_tokens", self.limits.context_tokens),
+            ("limits.searches", self.limits.searches.unwrap_or(1)),
+            ("limits.queries", self.limits.queries.unwrap_or(1)),
+        ] {
+            if value == 0 {
+                return refuse(field, "at least 1", "0");
+            }
+        }
+        if (self.limits.last_turn == LastTurn::Force) == self.limits.force.is_empty() {
+            return refuse("limits.force", "a text exactly where `last_turn` is `force`", &self.limits.force);
+        }
+        self.reward.check(what)
+    }
+}

@@ -1,0 +1,317 @@
+//! The rules of an episode: two pure functions around the only thing that is not, which is to look for passages.
+//!
+//! There is no clock here, no chance, no file and no socket, and no task either: the accepted answers cannot reach what the
+//! policy sees, since nothing here knows them.
+
+use std::sync::Arc;
+
+use hindsearch_retriever::Ranked;
+
+use crate::action::{self, Fault, Reading};
+use crate::preset::{LastTurn, Preset, Then};
+use crate::render::{FourCharacters, Measure, render};
+use crate::text::strip;
+use crate::trajectory::{Action, Author, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
+use crate::{Error, Result, Task};
+
+/// A message of the policy, as it was sampled.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Message {
+    /// The text.
+    pub text: String,
+    /// Its tokens; empty where only text is known.
+    pub tokens: Vec<u32>,
+    /// Natural log-probability of each token; empty where they are not known.
+    pub logprobs: Vec<f32>,
+    /// Where each token ends in the text, in bytes; empty where that is not known.
+    pub ends: Vec<usize>,
+    /// Whether it was cut off by a limit of tokens.
+    pub cut_off: bool,
+}
+
+impl Message {
+    /// A message of which only the text is known.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+/// What a message leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Passages are wanted for these queries; [`Rules::observe`] goes on with them.
+    Search(Vec<String>),
+    /// The episode went on, or is over.
+    Next(Transition),
+}
+
+/// What the policy is shown, and whether it goes on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Transition {
+    /// What was added to the context; empty where nothing was.
+    pub observation: String,
+    /// Why the episode is over; nothing while it goes on.
+    pub stop: Option<Stop>,
+    /// Whether passages were left out or shortened for lack of room.
+    pub truncated: bool,
+}
+
+/// A preset, and how long texts are for the policy.
+#[derive(Clone)]
+pub struct Rules {
+    preset: Arc<Preset>,
+    measure: Arc<dyn Measure>,
+}
+
+impl Rules {
+    /// Rules that count four characters as a token.
+    pub fn new(preset: Arc<Preset>) -> Self {
+        Self::measured(preset, Arc::new(FourCharacters))
+    }
+
+    /// Rules that count the policy's tokens.
+    pub fn measured(preset: Arc<Preset>, measure: Arc<dyn Measure>) -> Self {
+        Self { preset, measure }
+    }
+
+    /// The recipe.
+    pub fn preset(&self) -> &Arc<Preset> {
+        &self.preset
+    }
+
+    /// A new episode: the prompt, and nothing else.
+    pub fn begin(&self, task: &Task, sample: u32) -> Trajectory {
+        let prompt = &self.preset.prompt;
+        let mut question = strip(task.question()).to_owned();
+        if prompt.question_mark && !question.ends_with('?') {
+            question.push('?');
+        }
+        let user = prompt.user.replace("{question}", &question);
+        let parts = [
+            (Role::System, prompt.system.clone()),
+            (Role::User, Some(user)),
+            (Role::Assistant, prompt.assistant.clone()),
+        ];
+        let spans = parts.into_iter().filter_map(|(role, text)| Some(Span::new(Author::Prompt, role, text?)));
+        Trajectory {
+            version: TRAJECTORY_VERSION,
+            task: task.id().to_owned(),
+            sample,
+            source: task.source().to_owned(),
+            question: task.question().to_owned(),
+            preset: self.preset.name.clone(),
+            spans: spans.collect(),
+            turns: Vec::new(),
+            stop: None,
+            error: None,
+            reward: None,
+            critique: None,
+        }
+    }
+
+    /// Takes a message of the policy.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when the episode is over, waits for passages, or is of another preset, and for tokens that do not
+    /// belong together; then nothing has changed.
+    pub fn decide(&self, episode: &mut Trajectory, message: Message) -> Result<Decision> {
+        self.check(episode, false)?;
+        check_tokens(&message)?;
+        let grammar = &self.preset.grammar;
+        let Reading { mut action, content, end, fault } = action::read(grammar, &message.text);
+        if let (Action::Search { queries }, Some(most)) = (&mut action, self.preset.limits.queries) {
+            queries.truncate(most);
+        }
+        let cut_off = message.cut_off;
+        let may_search = self.may_search(episode);
+        let was_last = self.is_exhausted(episode);
+        episode.spans.push(message.into_span(end));
+        let span = episode.spans.len() - 1;
+        let turn = Turn { span, action, content, cut_off, found: None, observation: None, truncated: false };
+        episode.turns.push(turn);
+        let action = &episode.turns[episode.turns.len() - 1].action;
+        let stop = match action {
+            Action::Answer { .. } => Some(Stop::Answer),
+            Action::End => Some(Stop::End),
+            Action::Search { queries } if may_search => return Ok(Decision::Search(queries.clone())),
+            Action::Search { .. } => Some(Stop::Turns),
+            Action::Invalid { .. } if was_last => Some(Stop::Turns),
+            Action::Invalid { .. } => None,
+        };
+        if stop.is_some() {
+            episode.stop = stop;
+            return Ok(Decision::Next(Transition { stop, ..Transition::default() }));
+        }
+        let (reply, stop) = self.reply(fault.as_ref());
+        Ok(Decision::Next(self.go_on(episode, reply, stop, false)))
+    }
+
+    /// Takes what was found for the queries that wait.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when no queries wait, or others; then nothing has changed.
+    pub fn observe(&self, episode: &mut Trajectory, found: &[Vec<Ranked>]) -> Result<Transition> {
+        self.check(episode, true)?;
+        let queries = episode.pending().unwrap_or_default();
+        if queries.len() != found.len() {
+            return Err(Error::invalid(
+                "passages",
+                format!("those of {} queries", queries.len()),
+                found.len().to_string(),
+            ));
+        }
+        let rendered = render(&self.preset.observation, &*self.measure, queries, found);
+        let record = |(passages, &shown): (&Vec<Ranked>, &usize)| {
+            let found = |(rank, ranked): (usize, &Ranked)| Found {
+                id: ranked.passage.id.clone(),
+                row: ranked.row,
+                score: ranked.score,
+                shown: rank < shown,
+            };
+            passages.iter().enumerate().map(found).collect()
+        };
+        let found = found.iter().zip(&rendered.shown).map(record).collect();
+        if let Some(turn) = episode.turns.last_mut() {
+            turn.found = Some(found);
+        }
+        Ok(self.go_on(episode, rendered.text, None, rendered.truncated))
+    }
+
+    /// What is said to a message that is no action.
+    fn reply(&self, fault: Option<&Fault>) -> (String, Option<Stop>) {
+        let invalid = &self.preset.invalid;
+        let special = match fault {
+            Some(Fault::Malformed) => invalid.malformed.clone(),
+            Some(Fault::UnknownTool(name)) => {
+                let shown: String = name.chars().take(100).collect();
+                invalid.unknown_tool.as_ref().map(|reply| reply.replace("{name}", &crate::escape(&shown)))
+            }
+            None => None,
+        };
+        match (special, invalid.then) {
+            (Some(reply), _) => (reply, None),
+            (None, Then::Reply) => (invalid.reply.clone(), None),
+            (None, Then::Empty) => {
+                let nothing = [String::new()];
+                (render(&self.preset.observation, &*self.measure, &nothing, &[Vec::new()]).text, None)
+            }
+            (None, Then::GoOn) => (String::new(), None),
+            (None, Then::End) => (String::new(), Some(Stop::End)),
+        }
+    }
+
+    /// Shows an observation, and ends the episode where it must end.
+    fn go_on(&self, episode: &mut Trajectory, mut text: String, stop: Option<Stop>, truncated: bool) -> Transition {
+        let limits = &self.preset.limits;
+        let mut stop = stop;
+        if stop.is_none() && self.is_exhausted(episode) {
+            match limits.last_turn {
+                LastTurn::ExtraAnswer => {}
+                LastTurn::Force => text.push_str(&limits.force),
+                LastTurn::Observe | LastTurn::Stop => stop = Some(Stop::Turns),
+            }
+        }
+        let span = (!text.is_empty()).then(|| {
+            episode.spans.push(Span::new(Author::Environment, self.preset.observation.role, text.clone()));
+            episode.spans.len() - 1
+        });
+        if stop.is_none() && self.length(episode) >= limits.context_tokens {
+            stop = Some(Stop::Context);
+        }
+        if let Some(turn) = episode.turns.last_mut() {
+            (turn.observation, turn.truncated) = (span, truncated);
+        }
+        episode.stop = stop;
+        Transition { observation: text, stop, truncated }
+    }
+
+    fn may_search(&self, episode: &Trajectory) -> bool {
+        let limits = &self.preset.limits;
+        let turns = limits.turns - usize::from(limits.last_turn == LastTurn::Stop);
+        episode.turns.len() < turns && limits.searches.is_none_or(|most| episode.searches() < most)
+    }
+
+    /// Whether the policy may answer at most.
+    fn is_exhausted(&self, episode: &Trajectory) -> bool {
+        let limits = &self.preset.limits;
+        episode.turns.len() >= limits.turns || limits.searches.is_some_and(|most| episode.searches() >= most)
+    }
+
+    /// Tokens of prompt and episode.
+    pub fn length(&self, episode: &Trajectory) -> usize {
+        let length =
+            |span: &Span| if span.tokens.is_empty() { self.measure.length(&span.text) } else { span.tokens.len() };
+        episode.spans.iter().map(length).sum()
+    }
+
+    fn check(&self, episode: &Trajectory, waits: bool) -> Result<()> {
+        let refuse = |expected: &str, found: String| Err(Error::invalid("episode", expected, found));
+        if episode.preset != self.preset.name {
+            return refuse(&format!("one of preset `{}`", self.preset.name), format!("one of `{}`", episode.preset));
+        }
+        if let Some(stop) = episode.stop {
+            return refuse("one that goes on", format!("one that is over ({stop:?})"));
+        }
+        match (waits, episode.pending().is_some()) {
+            (true, false) => refuse("one that waits for passages", "one that waits for a message".into()),
+            (false, true) => refuse("one that waits for a message", "one that waits for passages".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Span {
+    /// A span of which only the text is known.
+    pub fn new(author: Author, role: Role, text: impl Into<String>) -> Self {
+        Self { author, role, text: text.into(), tokens: Vec::new(), logprobs: Vec::new(), ends: Vec::new() }
+    }
+}
+
+impl Message {
+    /// The message up to byte `end`: whole tokens, as they were sampled. A token that holds that byte stays whole, and without
+    /// offsets all of them stay.
+    fn into_span(mut self, end: usize) -> Span {
+        let mut end = end;
+        if !self.ends.is_empty() {
+            let kept = self.ends.iter().position(|&at| at >= end).map_or(self.ends.len(), |last| last + 1);
+            end = self.ends[..kept].last().copied().unwrap_or(0).max(end);
+            self.tokens.truncate(kept);
+            self.logprobs.truncate(kept);
+            self.ends.truncate(kept);
+        } else if !self.tokens.is_empty() {
+            end = self.text.len();
+        }
+        self.text.truncate(end);
+        Span {
+            author: Author::Policy,
+            role: Role::Assistant,
+            text: self.text,
+            tokens: self.tokens,
+            logprobs: self.logprobs,
+            ends: self.ends,
+        }
+    }
+}
+
+fn check_tokens(message: &Message) -> Result<()> {
+    let count = message.tokens.len();
+    for (what, length) in [("log-probabilities", message.logprobs.len()), ("ends of tokens", message.ends.len())] {
+        if length != 0 && length != count {
+            return Err(Error::invalid(what, format!("{count}, one a token, or none"), length.to_string()));
+        }
+    }
+    if let Some(other) = message.logprobs.iter().find(|logprob| logprob.is_nan() || **logprob > 0.0) {
+        return Err(Error::invalid("log-probabilities", "numbers that are not above 0", other.to_string()));
+    }
+    let borders = message.ends.windows(2).all(|pair| pair[0] <= pair[1]);
+    // A character may be spread over several tokens; where they end is the end of the character then.
+    let inside = message.ends.iter().all(|&end| message.text.is_char_boundary(end));
+    if !borders || !inside || message.ends.last().is_some_and(|&end| end != message.text.len()) {
+        return Err(Error::invalid(
+            "ends of tokens",
+            "bytes between characters, in order, the last one at the end of the text",
+            "others",
+        ));
+    }
+    Ok(())
+}
