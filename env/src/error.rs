@@ -81,9 +81,9 @@ impl Error {
         }
     }
 
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io { action, path: path.clone(), source }
     }
 
     pub(crate) fn invalid(what: impl Into<String>, expected: impl Into<String>, found: impl Into<String>) -> Self {

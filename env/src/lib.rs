@@ -1,24 +1,37 @@
 //! Question-answering episodes over a retriever, and their rewards. See the crate's README for a map.
 
 mod action;
+#[cfg(feature = "remote")]
+mod endpoint;
 mod error;
 mod escape;
+#[cfg(feature = "remote")]
+mod judge;
+mod log;
+pub mod policy;
 mod preset;
 mod render;
 mod reward;
+mod rollout;
 mod rules;
 mod task;
 mod text;
 mod trajectory;
 
+#[cfg(feature = "remote")]
+pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use escape::{escape, unescape};
+#[cfg(feature = "remote")]
+pub use judge::{Judge, Verdict};
+pub use log::{TrajectoryLog, read_trajectories};
 pub use preset::{
     Budget, Choose, Cut, End, Grammar, Invalid, JsonForm, LastTurn, Limits, Observation, Overflow, PRESETS, Preset,
     Prompt, QueryForm, Tags, Then,
 };
 pub use render::{FourCharacters, Measure};
 pub use reward::{Reward, RewardRules, Scored, ScoredText, Scorer, Term};
+pub use rollout::{Rollout, RolloutOptions, Summary, replay, score};
 pub use rules::{Decision, Message, Rules, Transition};
 pub use task::{Gold, Task};
 pub use trajectory::{Action, Author, Bytes, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};

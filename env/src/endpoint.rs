@@ -1,0 +1,87 @@
+//! An OpenAI-compatible server: one JSON request, one JSON answer.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use ureq::Agent;
+
+use crate::{Error, Result};
+
+/// Bytes of an answer.
+const LONGEST_ANSWER: u64 = 64 << 20;
+
+/// Where a model is served.
+pub struct Endpoint {
+    address: String,
+    token: Option<String>,
+    agent: Agent,
+}
+
+impl Endpoint {
+    /// The server at `address`, up to and with its `/v1`; `token` is sent as a bearer token, and shown nowhere.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for an address that is none, or a token that a header cannot carry.
+    pub fn new(address: &str, token: Option<String>, timeout: Duration) -> Result<Self> {
+        let address = address.trim_end_matches('/').to_owned();
+        if !["http://", "https://"]
+            .iter()
+            .any(|scheme| address.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty()))
+        {
+            return Err(Error::invalid(
+                "model server",
+                "an address such as `http://127.0.0.1:8000/v1`",
+                format!("`{address}`"),
+            ));
+        }
+        if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+            return Err(Error::invalid("token", "printable ASCII without blanks", "other characters (not shown)"));
+        }
+        let config = Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false).build();
+        Ok(Self { address, token, agent: config.into() })
+    }
+
+    /// The address.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Asks.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when there is no answer, or another than JSON with status 200; [`Error::InvalidInput`] when the
+    /// server cannot use the request, which no retry changes.
+    pub(crate) fn post(&self, route: &str, body: &Value) -> Result<Value> {
+        let address = format!("{}/{route}", self.address);
+        let failed = |found: String| Error::Unavailable {
+            what: address.clone(),
+            found: self.hide(&found),
+            remedy: "see whether the server runs, and whether it serves this model".into(),
+        };
+        let mut request = self.agent.post(&address).header("Content-Type", "application/json");
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let mut answer = request.send(body.to_string()).map_err(|error| failed(error.to_string()))?;
+        let status = answer.status();
+        let text = answer.body_mut().with_config().limit(LONGEST_ANSWER).read_to_string();
+        let text = text.map_err(|error| failed(error.to_string()))?;
+        if status.is_success() {
+            return serde_json::from_str(&text).map_err(|error| failed(format!("an answer that is no JSON ({error})")));
+        }
+        let shown: String = text.chars().take(300).collect();
+        if status.is_client_error() && ![408, 425, 429].contains(&status.as_u16()) {
+            return Err(Error::invalid(
+                address.clone(),
+                "a request that the server takes",
+                self.hide(&format!("status {status}: {shown}")),
+            ));
+        }
+        Err(failed(format!("status {status}: {shown}")))
+    }
+
+    /// A server may echo what it was sent.
+    fn hide(&self, text: &str) -> String {
+        self.token.as_ref().map_or_else(|| text.to_owned(), |token| text.replace(token.as_str(), "***"))
+    }
+}

@@ -1,0 +1,389 @@
+//! Many episodes at once: messages and passages are asked for in batches, what fails outside is tried again and never scored,
+//! and the record does not depend on who waited for whom.
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZero;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hindsearch_indexes::{Interrupt, Progress};
+use hindsearch_retriever::{Ranked, Retrieve};
+
+use crate::log::TrajectoryLog;
+use crate::policy::{self, Policy};
+use crate::rules::{Decision, Message, Rules};
+use crate::trajectory::Trajectory;
+use crate::{Error, Result, Task};
+
+/// Queries that are searched at a time.
+const SEARCHES: usize = 256;
+
+/// How to play.
+#[derive(Debug, Clone)]
+pub struct RolloutOptions {
+    /// Plays of each task.
+    pub samples: NonZero<u32>,
+    /// Episodes under way at a time.
+    pub parallel: NonZero<usize>,
+    /// How often a message or a search that fails is tried again.
+    pub retries: u32,
+    /// The first pause before that; it doubles each time.
+    pub pause: Duration,
+    /// Where all seeds come from.
+    pub seed: u64,
+}
+
+impl Default for RolloutOptions {
+    fn default() -> Self {
+        Self {
+            samples: NonZero::<u32>::MIN,
+            parallel: NonZero::new(64).unwrap_or(NonZero::<usize>::MIN),
+            retries: 2,
+            pause: Duration::from_millis(200),
+            seed: 0,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Summary {
+    /// Episodes played to their end.
+    pub played: u64,
+    /// Episodes that were there already.
+    pub resumed: u64,
+    /// Episodes that something outside kept from their end; they have no reward.
+    pub failed: u64,
+    /// The sum of the rewards.
+    pub reward: f64,
+    /// Searches.
+    pub searches: u64,
+    /// Messages of the policy.
+    pub messages: u64,
+}
+
+/// Plays episodes.
+pub struct Rollout<'a> {
+    /// The recipe.
+    pub rules: &'a Rules,
+    /// Where passages come from.
+    pub retriever: &'a dyn Retrieve,
+    /// Who plays.
+    pub policy: &'a dyn Policy,
+    /// How.
+    pub options: RolloutOptions,
+}
+
+/// An episode under way.
+struct Play<'a> {
+    task: &'a Task,
+    episode: Trajectory,
+    tries: u32,
+    /// After a failure: when it may be tried again.
+    again: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Table<'a> {
+    /// Those that have not begun, the next one last.
+    waiting: Vec<(&'a Task, u32)>,
+    speaking: VecDeque<Play<'a>>,
+    searching: VecDeque<Play<'a>>,
+    under_way: usize,
+    done: VecDeque<Trajectory>,
+    over: bool,
+    searches: u64,
+    messages: u64,
+}
+
+/// Those who want a message, or those who want passages.
+type Queue = for<'t, 'a> fn(&'t mut Table<'a>) -> &'t mut VecDeque<Play<'a>>;
+
+struct Room<'a> {
+    table: Mutex<Table<'a>>,
+    changed: Condvar,
+}
+
+impl Rollout<'_> {
+    /// Plays each task so many times and writes each trajectory to the log once it is over. Plays that the log holds already
+    /// are not played again. `on_progress` counts episodes.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] on request, with everything that was over in the log; [`Error::Io`] when the log cannot be written.
+    pub fn run(
+        &self,
+        tasks: &[Task],
+        log: &mut TrajectoryLog,
+        on_progress: &dyn Fn(Progress),
+        interrupt: &Interrupt,
+    ) -> Result<Summary> {
+        let samples = self.options.samples.get();
+        let mut summary = Summary::default();
+        let plays = tasks.iter().flat_map(|task| (0..samples).map(move |sample| (task, sample)));
+        let mut waiting: Vec<_> = plays.filter(|(task, sample)| !log.holds(task.id(), *sample)).collect();
+        waiting.reverse();
+        let total = tasks.len() as u64 * u64::from(samples);
+        summary.resumed = total - waiting.len() as u64;
+        let room = Room { table: Mutex::new(Table { waiting, ..Table::default() }), changed: Condvar::new() };
+        std::thread::scope(|scope| {
+            for _ in 0..self.policy.callers().clamp(1, self.options.parallel.get()) {
+                scope.spawn(|| self.speak(&room));
+            }
+            scope.spawn(|| self.search(&room));
+            let outcome = self.collect(&room, log, interrupt, &mut |done| {
+                on_progress(Progress { done: summary.resumed + done, total: Some(total) });
+            });
+            let mut table = room.lock();
+            table.over = true;
+            (summary.searches, summary.messages) = (table.searches, table.messages);
+            drop(table);
+            room.changed.notify_all();
+            outcome.map(|(played, failed, reward)| Summary { played, failed, reward, ..summary })
+        })
+    }
+
+    /// Begins episodes, takes those that are over, and writes them down.
+    fn collect<'a>(
+        &self,
+        room: &Room<'a>,
+        log: &mut TrajectoryLog,
+        interrupt: &Interrupt,
+        on_progress: &mut dyn FnMut(u64),
+    ) -> Result<(u64, u64, f64)> {
+        let (mut played, mut failed, mut reward) = (0, 0, 0.0);
+        let mut table = room.lock();
+        loop {
+            if interrupt.check().is_err() {
+                return Err(Error::Interrupted);
+            }
+            while table.under_way < self.options.parallel.get() {
+                let Some((task, sample)) = table.waiting.pop() else { break };
+                table.under_way += 1;
+                table.speaking.push_back(Play { task, episode: self.rules.begin(task, sample), tries: 0, again: None });
+            }
+            room.changed.notify_all();
+            let done = std::mem::take(&mut table.done);
+            if done.is_empty() && table.under_way == 0 {
+                drop(table);
+                log.sync()?;
+                return Ok((played, failed, reward));
+            }
+            if done.is_empty() {
+                // Looks up now and then for a wish to stop.
+                let waited = room.changed.wait_timeout(table, Duration::from_millis(100));
+                table = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            table.under_way -= done.len();
+            drop(table);
+            for episode in done {
+                log.append(&episode)?;
+                match &episode.reward {
+                    Some(earned) => (played, reward) = (played + 1, reward + earned.total),
+                    None => failed += 1,
+                }
+            }
+            on_progress(played + failed);
+            table = room.lock();
+        }
+    }
+
+    /// Lets the policy say the next message of episodes that want one.
+    fn speak(&self, room: &Room<'_>) {
+        while let Some(plays) = room.take(|table| &mut table.speaking, self.policy.batch()) {
+            let turns: Vec<policy::Turn<'_>> = plays.iter().map(|play| self.turn(&play.episode)).collect();
+            let mut messages = self.policy.generate(&turns);
+            let missing = || {
+                Err(Error::Unavailable {
+                    what: "the policy".into(),
+                    found: "fewer messages than episodes".into(),
+                    remedy: "mend the policy".into(),
+                })
+            };
+            messages.resize_with(plays.len(), missing);
+            room.lock().messages += plays.len() as u64;
+            for (play, message) in plays.into_iter().zip(messages) {
+                self.spoken(room, play, message);
+            }
+        }
+    }
+
+    fn turn<'e>(&'e self, episode: &'e Trajectory) -> policy::Turn<'e> {
+        policy::Turn { episode, rules: self.rules, seed: seed(self.options.seed, episode) }
+    }
+
+    fn spoken<'a>(&self, room: &Room<'a>, mut play: Play<'a>, message: Result<Message>) {
+        match message.and_then(|message| self.rules.decide(&mut play.episode, message)) {
+            Ok(decision) => {
+                play.tries = 0;
+                match decision {
+                    Decision::Search(_) => room.put(|table| table.searching.push_back(play)),
+                    Decision::Next(next) if next.stop.is_none() => room.put(|table| table.speaking.push_back(play)),
+                    Decision::Next(_) => self.over(room, play),
+                }
+            }
+            Err(error) => self.failed(room, play, &error, |table| &mut table.speaking),
+        }
+    }
+
+    /// Searches for episodes that wait for passages, each different query once.
+    fn search(&self, room: &Room<'_>) {
+        while let Some(plays) = room.take(|table| &mut table.searching, SEARCHES) {
+            let mut places: HashMap<String, usize> = HashMap::new();
+            let mut queries = Vec::new();
+            for query in plays.iter().flat_map(|play| play.episode.pending().unwrap_or_default()) {
+                places.entry(query.clone()).or_insert_with(|| {
+                    queries.push(query.clone());
+                    queries.len() - 1
+                });
+            }
+            room.lock().searches += queries.len() as u64;
+            match self.found(&queries) {
+                Ok(found) => {
+                    for play in plays {
+                        let own = play.episode.pending().unwrap_or_default().iter();
+                        let own: Option<Vec<_>> =
+                            own.map(|query| Some(found.get(*places.get(query)?)?.clone())).collect();
+                        self.observed(room, play, own.ok_or_else(|| wrong_count(queries.len(), found.len())));
+                    }
+                }
+                // One bad query must not cost the others their passages.
+                Err(_) if plays.len() > 1 => {
+                    for play in plays {
+                        let own = play.episode.pending().unwrap_or_default();
+                        let found = self.found(own);
+                        self.observed(room, play, found);
+                    }
+                }
+                Err(error) => {
+                    for play in plays {
+                        self.failed(room, play, &error, |table| &mut table.searching);
+                    }
+                }
+            }
+        }
+    }
+
+    fn found(&self, queries: &[String]) -> Result<Vec<Vec<Ranked>>> {
+        let found = self.retriever.retrieve(queries, self.rules.preset().observation.top_k)?;
+        if found.len() == queries.len() { Ok(found) } else { Err(wrong_count(queries.len(), found.len())) }
+    }
+
+    fn observed<'a>(&self, room: &Room<'a>, mut play: Play<'a>, found: Result<Vec<Vec<Ranked>>>) {
+        match found.and_then(|found| self.rules.observe(&mut play.episode, &found)) {
+            Ok(next) => {
+                play.tries = 0;
+                if next.stop.is_none() {
+                    room.put(|table| table.speaking.push_back(play));
+                } else {
+                    self.over(room, play);
+                }
+            }
+            Err(error) => self.failed(room, play, &error, |table| &mut table.searching),
+        }
+    }
+
+    /// An episode that is over is scored, here and nowhere else.
+    fn over<'a>(&self, room: &Room<'a>, mut play: Play<'a>) {
+        score(self.rules, play.task, &mut play.episode);
+        room.put(|table| table.done.push_back(play.episode));
+    }
+
+    /// What failed outside is tried again, then given up; the episode is then no one's fault and earns nothing, not even 0.
+    fn failed<'a>(&self, room: &Room<'a>, mut play: Play<'a>, error: &Error, queue: Queue) {
+        if play.tries < self.options.retries {
+            let pause = self.options.pause.saturating_mul(1 << play.tries.min(10));
+            play.tries += 1;
+            play.again = Some(Instant::now() + pause);
+            room.put(|table| queue(table).push_back(play));
+        } else {
+            play.episode.error = Some(error.to_string());
+            room.put(|table| table.done.push_back(play.episode));
+        }
+    }
+}
+
+/// What the trajectory of this task earns, put on it. One that was kept from its end earns nothing.
+pub fn score(rules: &Rules, task: &Task, trajectory: &mut Trajectory) {
+    let preset = rules.preset();
+    trajectory.reward = (trajectory.error.is_none() && trajectory.stop.is_some())
+        .then(|| preset.reward.score(&preset.grammar, task.gold(), trajectory));
+}
+
+/// Plays a trajectory again: the same messages, and passages looked for anew.
+///
+/// # Errors
+/// Those of the rules and of the retriever.
+pub fn replay(rules: &Rules, task: &Task, retriever: &dyn Retrieve, trajectory: &Trajectory) -> Result<Trajectory> {
+    let said = policy::Recorded(trajectory);
+    let mut episode = rules.begin(task, trajectory.sample);
+    while episode.stop.is_none() && episode.turns.len() < trajectory.turns.len() {
+        let turn = policy::Turn { episode: &episode, rules, seed: 0 };
+        let message = said.generate(&[turn]).pop().unwrap_or_else(|| Err(wrong_count(1, 0)))?;
+        if let Decision::Search(queries) = rules.decide(&mut episode, message)? {
+            let found = retriever.retrieve(&queries, rules.preset().observation.top_k)?;
+            rules.observe(&mut episode, &found)?;
+        }
+    }
+    score(rules, task, &mut episode);
+    Ok(episode)
+}
+
+/// The seed of an episode's next message.
+fn seed(run: u64, episode: &Trajectory) -> u64 {
+    let mut hash = blake3::Hasher::new();
+    hash.update(&run.to_le_bytes());
+    hash.update(episode.task.as_bytes());
+    hash.update(&episode.sample.to_le_bytes());
+    hash.update(&(episode.turns.len() as u64).to_le_bytes());
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(first)
+}
+
+fn wrong_count(queries: usize, found: usize) -> Error {
+    Error::Unavailable {
+        what: "the retriever".into(),
+        found: format!("passages for {found} queries of {queries}"),
+        remedy: "mend the retriever".into(),
+    }
+}
+
+impl<'a> Room<'a> {
+    fn lock(&self) -> MutexGuard<'_, Table<'a>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, change: impl FnOnce(&mut Table<'a>)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// Up to `most` episodes of a queue, once there is one; nothing when all is over.
+    fn take(&self, queue: Queue, most: usize) -> Option<Vec<Play<'a>>> {
+        let mut table = self.lock();
+        loop {
+            if table.over {
+                return None;
+            }
+            let queue = queue(&mut table);
+            let now = Instant::now();
+            let is_due = |play: &Play<'_>| play.again.is_none_or(|again| again <= now);
+            let (mut due, mut later) = (Vec::new(), VecDeque::new());
+            for play in queue.drain(..) {
+                if due.len() < most.max(1) && is_due(&play) {
+                    due.push(play);
+                } else {
+                    later.push_back(play);
+                }
+            }
+            *queue = later;
+            if !due.is_empty() {
+                return Some(due);
+            }
+            let next = queue.iter().filter_map(|play| play.again).min();
+            let wait = next.map_or(Duration::MAX, |next| next.saturating_duration_since(now));
+            table = self.changed.wait_timeout(table, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
