@@ -151,7 +151,7 @@ impl Policy for Moody {
 fn a_policy_that_fails_costs_its_own_episodes_only() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trajectories.jsonl");
-    let summary = run(&path, &Shelf::default(), &Moody, RolloutOptions { retries: 30, pause: Duration::ZERO, ..options(16) }, 30);
+    let summary = run(&path, &Shelf::default(), &Moody, RolloutOptions { retries: 300, pause: Duration::ZERO, ..options(16) }, 30);
     assert_eq!((summary.played, summary.failed), (27, 3));
 }
 
