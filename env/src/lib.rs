@@ -8,6 +8,7 @@ mod render;
 mod reward;
 mod rules;
 mod task;
+pub mod tasks;
 mod text;
 mod trajectory;
 
