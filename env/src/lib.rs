@@ -15,6 +15,7 @@ mod reward;
 mod rollout;
 mod rules;
 mod task;
+pub mod tasks;
 mod text;
 mod trajectory;
 

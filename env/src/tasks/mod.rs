@@ -1,0 +1,19 @@
+//! Where do tasks come from, how are they chosen, and how do other programs get them?
+
+mod built_in;
+mod fields;
+mod format;
+mod json_lines;
+mod mix;
+mod parquet;
+mod qrels;
+mod read;
+mod set;
+mod write;
+
+pub use built_in::{BUILT_IN, built_in};
+pub use format::Format;
+pub use mix::mix;
+pub use read::{ReadOptions, read};
+pub use set::TaskSet;
+pub use write::write;
