@@ -26,19 +26,23 @@ const MSGPACK_BYTES: usize = 1 << 20;
 
 /// The id that a request has in answers and logs.
 #[derive(Debug, Clone)]
-pub(super) struct RequestId(pub Arc<str>);
+pub struct RequestId(pub Arc<str>);
 
 /// When a request began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun(pub Instant);
 
 /// A whole request with its place among those being worked on.
-pub(super) struct Incoming {
+pub struct Incoming {
+    /// Its id.
     pub id: RequestId,
+    /// Its head.
     pub headers: HeaderMap,
+    /// Its address.
     pub uri: Uri,
     /// Named parts of the path, decoded.
     pub path: Vec<(String, String)>,
+    /// Its body.
     pub body: Bytes,
     begun: Instant,
     wanted: Option<Duration>,
@@ -151,6 +155,9 @@ impl Incoming {
     }
 
     /// The body as JSON, whatever its Content-Type says: clients of the Search-R1 family often send none.
+    ///
+    /// # Errors
+    /// For a body that is empty, nested too deeply, or no JSON.
     pub fn json(&self) -> Result<Value, Fault> {
         if self.body.is_empty() {
             let detail =
@@ -171,6 +178,9 @@ impl Incoming {
     }
 
     /// The body as MessagePack. What JSON cannot say is null.
+    ///
+    /// # Errors
+    /// For a body that is too large, nested too deeply, or no MessagePack.
     pub fn msgpack(&self) -> Result<Value, Fault> {
         if self.body.len() > MSGPACK_BYTES {
             let message =

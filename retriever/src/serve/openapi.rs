@@ -1,7 +1,8 @@
 //! The description of the interface, OpenAPI 3.1, made from the table of routes.
 
-use std::sync::OnceLock;
+use std::sync::Arc;
 
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
@@ -10,19 +11,19 @@ use super::dialects::{self, HEADER, Verb};
 use super::fault::{Code, Style};
 use super::incoming::TIMEOUT_HEADER;
 use super::pages::FILES;
-use super::routes::{Body, Route, table};
+use super::routes::{Body, MoreRoutes, Route, table};
+use super::service::Service;
 
 /// `GET /openapi.json`.
-pub(super) async fn document() -> Response {
-    static DOCUMENT: OnceLock<String> = OnceLock::new();
-    let document = DOCUMENT.get_or_init(|| build().to_string());
-    ([(header::CONTENT_TYPE, "application/json")], document.as_str()).into_response()
+pub(super) async fn document(State(service): State<Arc<Service>>) -> Response {
+    let document = build(&service.options().more_routes).to_string();
+    ([(header::CONTENT_TYPE, "application/json")], document).into_response()
 }
 
-/// The description.
-pub fn build() -> Value {
+/// The description of a server with these further routes.
+pub fn build(more: &[MoreRoutes]) -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for route in table(None) {
+    for route in table(None, more) {
         for path in paths_of(&route) {
             let entry = paths.entry(&path).or_insert_with(|| json!({}));
             entry[verb(route.verb)] = operation(&route, &path);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::engine::EngineOptions;
+use super::routes::MoreRoutes;
 
 /// Limits of requests and connections. What is beyond them is refused, and the answer names the limit.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +111,8 @@ pub struct ServeOptions {
     pub page_in: bool,
     /// One line a request on standard error.
     pub access_log: bool,
+    /// Routes of other crates.
+    pub more_routes: Vec<MoreRoutes>,
     /// Limits.
     pub limits: Limits,
     /// The queues.
@@ -132,6 +135,7 @@ impl Default for ServeOptions {
             cached_queries: 10_000,
             page_in: true,
             access_log: true,
+            more_routes: Vec::new(),
             limits: Limits::default(),
             engine: EngineOptions::default(),
         }

@@ -20,21 +20,46 @@ use super::service::Service;
 use super::{mcp, openapi, pages, perform, status};
 
 /// A route and its description.
-pub(super) struct Route {
+pub struct Route {
+    /// The method that it knows.
     pub verb: Verb,
+    /// The path, with its parts in braces.
     pub path: String,
+    /// The heading in the description that it stands under.
     pub tag: &'static str,
+    /// What it does, in a line.
     pub summary: String,
+    /// How it words its errors.
     pub style: Style,
     /// The schema of the body, or of the parameters for GET.
     pub request: Option<Value>,
+    /// What it answers.
     pub response: Body,
-    handler: MethodRouter<Arc<Service>>,
+    /// What is done. It takes the request as an [`Incoming`](super::Incoming) and may fail with a [`Fault`](super::Fault).
+    pub handler: MethodRouter<Arc<Service>>,
+}
+
+/// Routes of another crate, which hang in the same server: behind the same gate, within the same limits, with the same words
+/// for errors, in the same log and the same description.
+#[derive(Clone)]
+pub struct MoreRoutes(Arc<dyn Fn() -> Vec<Route> + Send + Sync>);
+
+impl MoreRoutes {
+    /// Routes that are made anew for each listener.
+    pub fn new(make: impl Fn() -> Vec<Route> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl std::fmt::Debug for MoreRoutes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MoreRoutes(..)")
+    }
 }
 
 /// What an answer that is no error looks like.
 #[derive(Clone)]
-pub(super) enum Body {
+pub enum Body {
     /// JSON, or MessagePack, of this schema.
     Values(Value),
     /// Text of one of these types.
@@ -57,7 +82,7 @@ impl Styles {
 pub(super) fn router(service: &Arc<Service>, only: Option<&'static Dialect>) -> Router {
     let mut router = Router::new();
     let mut styles = Styles::default();
-    for route in table(only) {
+    for route in table(only, &service.options().more_routes) {
         styles.0.insert(route.path.clone(), route.style);
         router = router.route(&route.path, route.handler);
     }
@@ -70,7 +95,7 @@ pub(super) fn router(service: &Arc<Service>, only: Option<&'static Dialect>) -> 
 }
 
 /// The table.
-pub(super) fn table(only: Option<&'static Dialect>) -> Vec<Route> {
+pub(super) fn table(only: Option<&'static Dialect>, more: &[MoreRoutes]) -> Vec<Route> {
     let mut routes = watching();
     match only {
         Some(dialect) => {
@@ -78,6 +103,7 @@ pub(super) fn table(only: Option<&'static Dialect>) -> Vec<Route> {
         }
         None => {
             routes.extend(own());
+            routes.extend(more.iter().flat_map(|more| more.0()));
             routes.push(of_dialect("default", &UNION, UNION.path.into()));
             for dialect in DIALECTS {
                 let shared = dialect.operations.iter().filter(|op| op.on_default);
@@ -187,7 +213,8 @@ fn own() -> Vec<Route> {
     ]
 }
 
-fn schema<T: JsonSchema>() -> Value {
+/// The schema of a type, on its own.
+pub fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
