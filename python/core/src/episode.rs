@@ -85,6 +85,16 @@ impl Episode {
         next.map(Transition::from).map_err(|error| errors::raise(py, &error))
     }
 
+    /// Puts a trainer's tokens on the prompt, with those that its chat template adds.
+    fn set_prompt_tokens(&self, py: Python<'_>, tokens: Vec<u32>) -> PyResult<()> {
+        let shared = {
+            let mut state = self.lock();
+            let prompt = state.spans.iter().take_while(|span| span.author == Author::Prompt).count();
+            share(&mut state.spans[..prompt], tokens)
+        };
+        shared.map_err(|message| errors::invalid(py, message))
+    }
+
     /// Puts a trainer's tokens on the newest observation, with those that its chat template adds.
     fn set_observation_tokens(&self, py: Python<'_>, tokens: Vec<u32>) -> PyResult<()> {
         let is_observation = match self.lock().spans.last_mut() {
@@ -236,6 +246,27 @@ impl Episode {
 /// Runs what takes long while other threads of Python run. It must not wait for Python.
 pub(crate) fn long<T: Send>(py: Python<'_>, bytes: usize, run: impl FnOnce() -> T + Send) -> T {
     if bytes < LONG { run() } else { py.detach(run) }
+}
+
+/// Puts the tokens of a whole prompt on its messages: their borders are the chat template's secret, and nothing depends on them, so all but
+/// the last message get one token.
+fn share(spans: &mut [env::Span], tokens: Vec<u32>) -> Result<(), String> {
+    let Some((last, others)) = spans.split_last_mut() else {
+        return if tokens.is_empty() { Ok(()) } else { Err("tokens of a prompt without messages".into()) };
+    };
+    if tokens.len() < others.len() + 1 {
+        return Err(format!(
+            "expected at least a token for each of {} messages, found {}",
+            others.len() + 1,
+            tokens.len()
+        ));
+    }
+    let mut tokens = tokens.into_iter();
+    for (span, token) in others.iter_mut().zip(&mut tokens) {
+        span.tokens = vec![token];
+    }
+    last.tokens = tokens.collect();
+    Ok(())
 }
 
 /// Ends of tokens in bytes, from those in characters, as Python counts them.

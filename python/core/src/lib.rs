@@ -8,6 +8,7 @@ mod passages;
 mod preset;
 mod reward;
 mod rules;
+mod tasks;
 
 use pyo3::prelude::*;
 
@@ -21,6 +22,8 @@ mod _core {
     use super::reward::{Reward, score};
     #[pymodule_export]
     use super::rules::Rules;
+    #[pymodule_export]
+    use super::tasks::read;
 
     use pyo3::prelude::*;
 

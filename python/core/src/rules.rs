@@ -35,10 +35,8 @@ impl Rules {
 
     /// A new episode. Of `golds` nothing is kept but a hash, in the task's id.
     ///
-    /// `prompt` are the messages of a trainer that renders prompts itself; without them they are the recipe's. `prompt_tokens` are the
-    /// tokens of all of them together.
-    #[pyo3(signature = (question, source = "", golds = None, sample = 0, *, prompt = None, prompt_tokens = None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    /// `prompt` are the messages of a trainer that renders prompts itself; without them they are the recipe's.
+    #[pyo3(signature = (question, source = "", golds = None, sample = 0, *, prompt = None))]
     fn begin(
         &self,
         py: Python<'_>,
@@ -47,16 +45,12 @@ impl Rules {
         golds: Option<Vec<String>>,
         sample: u32,
         prompt: Option<Vec<Message>>,
-        prompt_tokens: Option<Vec<u32>>,
     ) -> PyResult<Episode> {
         let task = Task::new(question.to_owned(), golds.unwrap_or_default(), source.to_owned());
         let mut trajectory = self.0.begin(&task, sample);
         if let Some(prompt) = prompt {
             let span = |message: Message| Ok(Span::new(Author::Prompt, role(py, &message.role)?, message.content));
             trajectory.spans = prompt.into_iter().map(span).collect::<PyResult<_>>()?;
-        }
-        if let Some(tokens) = prompt_tokens {
-            share(&mut trajectory.spans, tokens).map_err(|message| errors::invalid(py, message))?;
         }
         Ok(self.episode(trajectory))
     }
@@ -106,27 +100,6 @@ fn role(py: Python<'_>, name: &str) -> PyResult<Role> {
             format!("a message's role: expected system, user, assistant or tool, found `{name}`"),
         )),
     }
-}
-
-/// Puts the tokens of a whole prompt on its messages: their borders are the chat template's secret, and nothing depends on them, so all but
-/// the last message get one token.
-fn share(spans: &mut [Span], tokens: Vec<u32>) -> Result<(), String> {
-    let Some((last, others)) = spans.split_last_mut() else {
-        return if tokens.is_empty() { Ok(()) } else { Err("tokens of a prompt without messages".into()) };
-    };
-    if tokens.len() < others.len() + 1 {
-        return Err(format!(
-            "expected at least a token for each of {} messages, found {}",
-            others.len() + 1,
-            tokens.len()
-        ));
-    }
-    let mut tokens = tokens.into_iter();
-    for (span, token) in others.iter_mut().zip(&mut tokens) {
-        span.tokens = vec![token];
-    }
-    last.tokens = tokens.collect();
-    Ok(())
 }
 
 /// What stands before, in and behind the first frame that is whole.

@@ -70,12 +70,10 @@ class Rules:
         sample: int = 0,
         *,
         prompt: Sequence[Any] | None = None,
-        prompt_tokens: Sequence[int] | None = None,
     ) -> Episode:
         """A new episode. Of `golds` nothing is kept but a hash, in the task's id.
 
         `prompt` are the messages of a trainer that renders prompts itself; without them they are the recipe's.
-        `prompt_tokens` are the tokens of all of them together.
         """
     def read(self, text: str, question: str = "", source: str = "", golds: Sequence[str] | None = None) -> Episode:
         """An episode of which only the text behind the prompt is known, as trainers hand it to functions that reward.
@@ -134,6 +132,8 @@ class Episode:
         """
     def observe(self, found: Sequence[Sequence[_Hit]]) -> Transition:
         """Takes what was found for the queries that wait, a list of hits for each."""
+    def set_prompt_tokens(self, tokens: Sequence[int]) -> None:
+        """Puts a trainer's tokens on the prompt, with those that its chat template adds."""
     def set_observation_tokens(self, tokens: Sequence[int]) -> None:
         """Puts a trainer's tokens on the newest observation, with those that its chat template adds."""
     def set_reward(self, reward: Reward) -> None:
@@ -197,6 +197,10 @@ def score(
 
 def presets() -> list[str]:
     """Names of the presets that are built in."""
+
+def tasks(name: str) -> list[dict[str, Any]]:
+    """The tasks of a set that is built in (`sample`), or of a file in a form that trainers or benchmarks use: JSON lines,
+    compressed or not, or Parquet. Each holds the arguments of `SearchEnv.reset`."""
 
 def escape(text: str) -> str:
     """The text made inert: nothing in it looks like a tag or a control token."""
