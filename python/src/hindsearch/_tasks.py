@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -49,10 +48,25 @@ def question_of(messages: Iterable[Mapping[str, Any]]) -> str:
     return texts[-1] if texts else ""
 
 
-def setting(name: str, *sources: Any, default: Any = None) -> Any:
-    """A setting from the first source that has it (dictionaries, dataclasses, namespaces), or from `HINDSEARCH_<NAME>`."""
-    for source in sources:
-        value = source.get(name) if hasattr(source, "get") else getattr(source, name, None)
-        if value is not None:
-            return value
-    return os.environ.get(f"HINDSEARCH_{name.upper()}") or default
+def task_of(row: Mapping[str, Any], messages: Any = None) -> dict[str, Any]:
+    """The arguments of `SearchEnv.reset` from a row of a trainer's data set.
+
+    A row that names its question gets the recipe's prompt; else `messages` stay as they are, and the user's last one is the
+    question.
+    """
+    extra = row.get("extra_info") or {}
+    source = row.get("data_source") or row.get("source") or ""
+    task: dict[str, Any] = {"golds": row_golds(row), "source": str(source)}
+    question = row.get("question") or extra.get("question")
+    if question:
+        return {**task, "question": str(question)}
+    prompt = messages_of(row["prompt"] if messages is None else messages)
+    return {**task, "question": question_of(prompt), "prompt": prompt}
+
+
+def row_golds(row: Mapping[str, Any]) -> list[str]:
+    """The accepted answers of a row, as the forms of verl and SkyRL, and plain ones, have them."""
+    for key in ("reward_model", "reward_spec"):
+        if row.get(key) is not None:
+            return golds_of(row[key]["ground_truth"])
+    return golds_of({key: row.get(key) for key in KEYS})
