@@ -19,7 +19,8 @@ URL = "http://127.0.0.1:8000"
 def make_env(*sources: Any) -> SearchEnv:
     """An environment by `url`, `preset`, `top_k`, `token`, `ca_file` and `timeout` (seconds).
 
-    Each is taken from the first source that has it (dictionaries, dataclasses, namespaces), else from `HINDSEARCH_URL` and so on.
+    Each is taken from the first source that has it (dictionaries, dataclasses, namespaces), else from `SEARCH_ENV_URL` and so on
+    (the program refuses names that begin with its own and are no settings of its own).
     """
     top_k = setting("top_k", *sources)
     return SearchEnv(make_retriever(*sources), make_preset(*sources), top_k=int(top_k) if top_k else None)
@@ -44,7 +45,7 @@ def setting(name: str, *sources: Any, default: Any = None) -> Any:
         value = source.get(name) if hasattr(source, "get") else getattr(source, name, None)
         if value is not None:
             return value
-    return os.environ.get(f"HINDSEARCH_{name.upper()}") or default
+    return os.environ.get(f"SEARCH_ENV_{name.upper()}") or default
 
 
 @functools.lru_cache(maxsize=None)

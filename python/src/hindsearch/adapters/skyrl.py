@@ -3,7 +3,7 @@
     skyrl_gym.register(id="hindsearch", entry_point="hindsearch.adapters.skyrl:SearchEnv", kwargs={"url": ..., "preset": "skyrl"})
 
 Register in the process that trains. SkyRL's configuration has no place for the settings of other environments than its own, so
-they come from `kwargs`, from the data set's columns, or from `HINDSEARCH_URL` and so on.
+they come from `kwargs`, from the data set's columns, or from `SEARCH_ENV_URL` and so on.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def _rollout(render: bool, generate: Generate, settings: Mapping[str, Any], prom
         completions, logprobs = generate(trainer, [play.tokens for play in going])
         _step(going, completions, logprobs, limit)
         going = [play for play in going if not (play.last and play.last.done) and len(play.tokens) - len(play.prompt) < limit]
-    parts = [play.response() for play in plays]
+    parts = [_ended(play) for play in plays]
     return {
         "prompt_ids": [play.prompt for play in plays],
         "completion_ids": [tokens[:limit] for tokens, _, _ in parts],
@@ -115,6 +115,16 @@ def _rollout(render: bool, generate: Generate, settings: Mapping[str, Any], prom
         "env_mask": [[int(own) for own in mask[:limit]] for _, mask, _ in parts],
         "episode": [play.env.episode.to_json() for play in plays],
     }
+
+
+def _ended(play: TokenEpisode) -> tuple[list[int], list[bool], list[float]]:
+    """The response, with the token by which TRL tells that an episode is over. What follows an answer was cut off, so it is not the
+    policy's."""
+    tokens, mask, logprobs = play.response()
+    end = play.tokenizer.eos_token_id
+    if play.last and play.last.done and tokens[-1:] != [end]:
+        return [*tokens, end], [*mask, False], [*logprobs, 0.0]
+    return tokens, mask, logprobs
 
 
 def _step(plays: list[TokenEpisode], completions: list[list[int]], logprobs: Any, limit: int) -> None:

@@ -2,7 +2,7 @@
 
     python -c "import importlib.util as u; print(u.find_spec('hindsearch.adapters.verl_function').origin)"
 
-The server is `HINDSEARCH_URL`; `HINDSEARCH_PRESET` says how passages are shown.
+The server is `SEARCH_ENV_URL`; `SEARCH_ENV_PRESET` says how passages are shown.
 """
 
 from verl.tools.function_tool import function_tool
