@@ -79,6 +79,11 @@ class SearchEnv:
         self._episode = self.rules.begin(question, source, self._golds, sample, prompt=prompt)
         return self._episode.messages()
 
+    def restore(self, record: str, golds: Any = (), *, augmented: Any = ()) -> None:
+        """Goes on with an episode from the JSON of its record, which holds no accepted answers."""
+        self._golds, self._augmented = golds_of(golds), golds_of(augmented)
+        self._episode = Episode.from_json(self.rules, record)
+
     def step(self, text: str, **message: Any) -> Step:
         """Takes the policy's message. `message` are `tokens`, `logprobs`, `ends` and `cut_off` of `Episode.decide`."""
         return self.decide(text, **message) or self.resume()

@@ -51,8 +51,8 @@ def number_of(text):
 
 
 def reply(text):
-    """The next message for an episode whose whole text so far this is."""
-    return next(message for message in script(number_of(text)) if message not in text)
+    """The next message for an episode whose whole text so far this is; some trainers leave thoughts out of it."""
+    return next(message for message in script(number_of(text)) if message.split("</think>")[-1] not in text)
 
 
 def rewards(url):

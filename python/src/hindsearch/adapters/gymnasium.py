@@ -73,7 +73,7 @@ class SearchEnv(gymnasium.Env[str, str]):
         number = (options or {}).get("task")
         number = int(self.np_random.integers(len(self._tasks))) if number is None else int(number)
         messages = self._env.reset(**self._tasks[number])
-        return "\n".join(message["content"] for message in messages), {"task": number, "messages": messages}
+        return "\n\n".join(message["content"] for message in messages), {"task": number, "messages": messages}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         step = self._env.step(action)
