@@ -187,9 +187,7 @@ class Reward:
         """Each scorer's value by its name, before it is weighted."""
     def __float__(self) -> float: ...
 
-def score(
-    recipe: Rules | Preset, episode: Episode, golds: Sequence[str], augmented: Sequence[str] = ...
-) -> Reward:
+def score(recipe: Rules | Preset, episode: Episode, golds: Sequence[str], augmented: Sequence[str] = ...) -> Reward:
     """What the episode earns by a recipe. The only place that is given the accepted answers.
 
     `augmented` are further wordings of them, which some scorers count for less.

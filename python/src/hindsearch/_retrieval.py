@@ -33,7 +33,7 @@ with a `document`, or of texts.
 
 
 def search(retriever: Retriever, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
-    """The hits of each query. Each is asked for once, and those that no server takes find nothing: they are the policy's doing."""
+    """The hits of each query. Each is asked for once; those that no server takes find nothing, since the policy is to blame."""
     asked = _asked(queries)
     found = _call(retriever, asked, top_k) if asked else []
     if inspect.isawaitable(found):
@@ -91,4 +91,5 @@ def _hit(passage: Any) -> Hit:
             hit = read(Hit, {**document, "score": passage.get("score")})
             if hit.contents is not None or hit.text is not None:
                 return hit
-    raise InvalidInput(f"a passage: expected a `Hit`, or a dictionary with `contents` or `text`, found `{type(passage).__name__}`")
+    found = type(passage).__name__
+    raise InvalidInput(f"a passage: expected a `Hit`, or a dictionary with `contents` or `text`, found `{found}`")

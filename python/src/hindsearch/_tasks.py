@@ -17,9 +17,11 @@ def golds_of(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
+        # Without answers every reward would be 0, and nobody would know why.
         key = next((key for key in KEYS if value.get(key) is not None), None)
         if key is None:
-            raise InvalidInput(f"accepted answers: expected one of {', '.join(KEYS)}, found {', '.join(map(str, value)) or 'nothing'}")
+            found = ", ".join(f"`{name}`" for name in value) or "nothing"
+            raise InvalidInput(f"accepted answers: expected one of `{'`, `'.join(KEYS)}`, found {found}")
         return golds_of(value[key])
     if isinstance(value, (bytes, bytearray)) or not isinstance(value, Iterable):
         return [str(value)]
@@ -69,4 +71,4 @@ def row_golds(row: Mapping[str, Any]) -> list[str]:
     for key in ("reward_model", "reward_spec"):
         if row.get(key) is not None:
             return golds_of(row[key]["ground_truth"])
-    return golds_of({key: row.get(key) for key in KEYS})
+    return golds_of(row)

@@ -28,7 +28,7 @@ class Step(NamedTuple):
     """0 until the episode is over."""
     done: bool
     info: dict[str, Any]
-    """`action` (search, answer, end, invalid), `queries`, `truncated`, `searches`; at the end `stop` and `terms`, the reward's parts."""
+    """`action` (search, answer, end, invalid), `queries`, `truncated`, `searches`; at the end `stop` and the reward's `terms`."""
 
 
 class SearchEnv:

@@ -24,7 +24,8 @@ class Handler(BaseHTTPRequestHandler):
             lines = [json.dumps({**base, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
             return self.reply("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]), "text/event-stream")
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-        return self.reply(json.dumps({**base, "object": "chat.completion", "choices": [choice], "usage": usage}), "application/json")
+        answer = {**base, "object": "chat.completion", "choices": [choice], "usage": usage}
+        return self.reply(json.dumps(answer), "application/json")
 
     def reply(self, text, kind):
         body = text.encode()

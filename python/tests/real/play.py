@@ -1,7 +1,7 @@
 """What all trainers are given here: 64 questions, a scripted policy, a real server, and the rewards that each must come to.
 
-The policy answers most questions rightly, some wrongly, some without a search and some after nonsense. Each trainer's own loop has
-to earn, episode by episode, what `SearchEnv` alone earns.
+The policy answers most questions rightly, some wrongly, some without a search and some after nonsense. Each trainer's own loop
+has to earn, episode by episode, what `SearchEnv` alone earns.
 """
 
 import atexit

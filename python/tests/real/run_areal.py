@@ -1,4 +1,4 @@
-"""AReaL's contract, as `OpenAIProxyWorkflow` has it: a pickled object, `async run`, a plain `float`. AReaL itself is not needed."""
+"""AReaL's contract, as `OpenAIProxyWorkflow` has it: a pickled object, `async run`, a plain `float`. It needs no AReaL."""
 
 import asyncio
 import inspect

@@ -26,7 +26,8 @@ async def main():
     executor = module.AgentExecutor()
 
     def execute(question, golds):
-        prompt = TOKENIZER.apply_chat_template([{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True)
+        chat = [{"role": "user", "content": question}]
+        prompt = TOKENIZER.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
         sampling = types.SimpleNamespace(max_tokens=512, logprobs=None)  # which the executor changes
         return executor.execute(prompt, json.dumps(golds), sampling, 16384, TOKENIZER, Engine())
 

@@ -51,7 +51,11 @@ def train(policy, **options):
         gradient_checkpointing=False,
     )
     trainer = GRPOTrainer(
-        model=tiny.model(TOKENIZER, policy), args=config, train_dataset=Dataset.from_list(rows), processing_class=TOKENIZER, **options
+        model=tiny.model(TOKENIZER, policy),
+        args=config,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=TOKENIZER,
+        **options,
     )
     trainer.train()
     return trainer.state.log_history[0]

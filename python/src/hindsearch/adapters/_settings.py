@@ -48,14 +48,14 @@ def setting(name: str, *sources: Any, default: Any = None) -> Any:
     return os.environ.get(f"SEARCH_ENV_{name.upper()}") or default
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _client(url: str, token: str | None, ca_file: str | None, timeout: float) -> Client:
     # Recipes of Search-R1 name the path, too.
     base = url[: -len("/retrieve")] if url.endswith("/retrieve") else url
     return Client(base, token, ca_file=ca_file, timeout=timeout)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _preset(name: str) -> Preset:
     return Preset.load(name)
 

@@ -33,7 +33,7 @@ class TokenEpisode:
         return self.env.episode.tokens()
 
     def response(self) -> tuple[list[int], list[bool], list[float]]:
-        """Tokens behind the prompt, whether the policy wrote each, and its log-probability (0 where it did not or none is known)."""
+        """Tokens behind the prompt, whether the policy wrote each, and its log-probability (0 where there is none)."""
         episode, start = self.env.episode, len(self.prompt)
         logprobs: list[float] = []
         for span in episode.spans():

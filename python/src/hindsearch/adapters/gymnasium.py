@@ -50,7 +50,7 @@ class AnyText(gymnasium.Space[str]):
 class SearchEnv(gymnasium.Env[str, str]):
     """Observations are the prompt's texts, then what the recipe shows; actions are the policy's messages."""
 
-    metadata = {"render_modes": []}  # noqa: RUF012 (as Gymnasium declares it)
+    metadata: dict[str, Any] = {"render_modes": []}
 
     def __init__(self, tasks: str | Sequence[Any] = "sample", render_mode: None = None, **settings: Any) -> None:
         """Args:

@@ -1,7 +1,8 @@
-"""NeMo RL: `register()` in the program that trains, then `env: {search: {url: ..., preset: ...}}` and the task's `env_name: search`.
+"""NeMo RL: `register()` in the program that trains, then `env: {search: {url: ..., preset: ...}}` and the task's
+`env_name: search`.
 
-An episode's metadata is `{"question": ..., "golds": [...]}`. The record goes with it from step to step, so that one actor serves all.
-(NeMo Gym reaches the server without this module.)
+An episode's metadata is `{"question": ..., "golds": [...]}`. The record goes with it from step to step, so that any actor can go
+on with it. (NeMo Gym reaches the server without this module.)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..env import SearchEnvs
 from ._settings import make_env
 
 
-class SearchEnvironment(EnvironmentInterface):  # type: ignore[misc]
+class SearchEnvironment(EnvironmentInterface):
     """All episodes of a batch, whose searches go out in one call."""
 
     def __init__(self, cfg: dict[str, Any] | None = None) -> None:

@@ -1,8 +1,8 @@
 """OpenEnv: a typed client of the server's own environment, and that environment in Python for what loads one by its class.
 
-    with SearchClient(base_url="http://127.0.0.1:8000/openenv").sync() as client:
-        client.reset(task={"question": ..., "golden_answers": [...]})
-        client.step(SearchAction(text=...))
+with SearchClient(base_url="http://127.0.0.1:8000/openenv").sync() as client:
+    client.reset(task={"question": ..., "golden_answers": [...]})
+    client.step(SearchAction(text=...))
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -c "import importlib.util as u; print(u.find_spec('hindsearch.adapters.openrlhf').origin)"
 
-Settings come from the environment: `SEARCH_ENV_URL`, `SEARCH_ENV_PRESET` and so on. The label holds the accepted answers: a text, or
-JSON, either a list or an object with `golds` and perhaps `question`. Prompts are rendered already, so they stay as they are.
+Settings come from the environment: `SEARCH_ENV_URL`, `SEARCH_ENV_PRESET` and so on. The label holds the accepted answers: a text,
+or JSON, either a list or an object with `golds` and perhaps `question`. Prompts are rendered already, so they stay as they are.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class AgentInstance(AgentInstanceBase):
         self._turn = setting("turn", default="{observation}")
         if self._env.preset.observation_role != "assistant" and "{observation}" == self._turn:
             raise InvalidInput(
-                f"preset `{self._env.preset.name}` shows observations in messages: set SEARCH_ENV_TURN to what stands between two "
-                "messages of the policy in its chat template, with {observation} in it"
+                f"preset `{self._env.preset.name}` shows observations in messages: set SEARCH_ENV_TURN to what stands between "
+                "two messages of the policy in its chat template, with {observation} in it"
             )
 
     async def reset(self, states: dict[str, Any], **kwargs: Any) -> dict[str, Any]:

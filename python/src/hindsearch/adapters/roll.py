@@ -27,7 +27,7 @@ END = re.compile(r"(<\|(im_end|eot_id|endoftext|end_of_text)\|>|</s>|\s)+\Z")
 AGGREGATION = {"searches": "last", "answered": "last"}
 
 
-class SearchEnv(gem.Env):  # type: ignore[misc]
+class SearchEnv(gem.Env):
     """Members of a group get the same seed, and so the same question."""
 
     def __init__(self, tasks: str | Sequence[Any] = "sample", **settings: Any) -> None:

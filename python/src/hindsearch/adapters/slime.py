@@ -1,8 +1,8 @@
 """slime: `--custom-generate-function-path hindsearch.adapters.slime.generate` and
 `--custom-rm-path hindsearch.adapters.slime.reward_func`.
 
-Settings are `search_url`, `search_preset` and so on in the file of `--custom-config-path`, or `SEARCH_ENV_URL` and so on. The label
-holds the accepted answers; metadata with a `question` asks for the recipe's prompt, else the prompt stays as it is.
+Settings are `search_url`, `search_preset` and so on in the file of `--custom-config-path`, or `SEARCH_ENV_URL` and so on. The
+label holds the accepted answers; metadata with a `question` asks for the recipe's prompt, else the prompt stays as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def generate(args: Any, sample: Any, sampling_params: dict[str, Any], eval
 
     tokenizer = GenerateState(args).tokenizer
     metadata = sample.metadata or {}
-    task = {**task_of(metadata, sample.prompt), "golds": golds_of(sample.label)}
+    task = task_of({**metadata, "reward_model": {"ground_truth": sample.label}}, sample.prompt)
     play = TokenEpisode(make_env(_settings(args)), tokenizer, task)
     # A prompt that is text was rendered by slime.
     is_rendered = "prompt" in task and isinstance(sample.prompt, str)

@@ -21,7 +21,7 @@ from .._tasks import text_of
 from ._settings import chat_role, make_env, make_preset
 
 
-class SearchMessageEnv(MessageEnv):  # type: ignore[misc]
+class SearchMessageEnv(MessageEnv):
     """One episode, in messages."""
 
     def __init__(self, task: dict[str, Any], **settings: Any) -> None:
@@ -49,7 +49,7 @@ def _text(content: Any) -> str:
     return "".join(f"<think>{part['thinking']}</think>" if part["type"] == "thinking" else text_of([part]) for part in content)
 
 
-class SearchGroup(EnvGroupBuilder):  # type: ignore[misc]
+class SearchGroup(EnvGroupBuilder):
     """Several plays of one task. It can be pickled."""
 
     def __init__(
@@ -70,7 +70,7 @@ class SearchGroup(EnvGroupBuilder):  # type: ignore[misc]
         return [self._task.get("source") or "search"]
 
 
-class SearchDataset(RLDataset):  # type: ignore[misc]
+class SearchDataset(RLDataset):
     """Groups of the tasks in order, batch by batch; a last batch that is not full is left out."""
 
     def __init__(

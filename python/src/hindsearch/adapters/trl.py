@@ -1,7 +1,7 @@
 """TRL: an environment whose methods are the model's tools, and a rollout function for recipes of running text.
 
-    GRPOTrainer(..., environment_factory=environment_factory(url=...))
-    GRPOTrainer(..., rollout_func=rollout_function(url=...), reward_funcs=reward_function())
+GRPOTrainer(..., environment_factory=environment_factory(url=...))
+GRPOTrainer(..., rollout_func=rollout_function(url=...), reward_funcs=reward_function())
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def _rollout(render: bool, generate: Generate, settings: Mapping[str, Any], prom
 
 
 def _ended(play: TokenEpisode) -> tuple[list[int], list[bool], list[float]]:
-    """The response, with the token by which TRL tells that an episode is over. What follows an answer was cut off, so it is not the
-    policy's."""
+    """The response, with the token by which TRL tells that an episode is over. It is not the policy's: what the policy wrote
+    behind its answer was cut off."""
     tokens, mask, logprobs = play.response()
     end = play.tokenizer.eos_token_id
     if play.last and play.last.done and tokens[-1:] != [end]:

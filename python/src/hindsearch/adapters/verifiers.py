@@ -38,18 +38,18 @@ from ._settings import make_env
 __all__ = ["InProcess", "SearchEnv", "SearchTaskset"]
 
 
-class SearchData(vf.TaskData):  # type: ignore[misc]
+class SearchData(vf.TaskData):
     question: str
     golds: list[str]
     augmented: list[str] = []
     source: str = ""
 
 
-class SearchTask(vf.Task[SearchData]):  # type: ignore[misc]
+class SearchTask(vf.Task[SearchData]):
     """Its reward is the recipe's, which the environment records."""
 
 
-class SearchTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
+class SearchTasksetConfig(vf.TasksetConfig):
     tasks: str = "sample"
     """A file (see `hindsearch.tasks`), or a built-in set."""
     limit: Optional[int] = None  # noqa: UP045 (pydantic reads it)
@@ -60,7 +60,7 @@ class SearchTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     token: Optional[str] = None  # noqa: UP045
 
 
-class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):  # type: ignore[misc]
+class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):
     def load(self) -> Iterator[SearchTask]:
         env = make_env(self.config)
         for number, task in enumerate(read_tasks(self.config.tasks)[: self.config.limit]):
@@ -71,12 +71,12 @@ class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):  # type: ignor
             yield SearchTask(SearchData(name=str(number), prompt=prompt, system_prompt=system or None, **task), self.config.task)
 
 
-class SearchEnvConfig(vf.EnvConfig):  # type: ignore[misc]
+class SearchEnvConfig(vf.EnvConfig):
     # Ours cannot be named here, while its module is being imported.
     agent: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
 
 
-class SearchEnv(vf.Env[SearchEnvConfig]):  # type: ignore[misc]
+class SearchEnv(vf.Env[SearchEnvConfig]):
     """Plays the user: a search is answered by what the recipe shows of its passages."""
 
     async def run(self, task: SearchTask, agents: Any) -> None:
@@ -99,11 +99,11 @@ class SearchEnv(vf.Env[SearchEnvConfig]):  # type: ignore[misc]
         trace.record_metric("searches", env.episode.searches)
 
 
-class InProcessConfig(HarnessConfig):  # type: ignore[misc]
+class InProcessConfig(HarnessConfig):
     pass
 
 
-class InProcess(Harness[InProcessConfig]):  # type: ignore[misc]
+class InProcess(Harness[InProcessConfig]):
     """Asks the model and nothing else: no tools, no program."""
 
     APPENDS_SYSTEM_PROMPT = True
@@ -122,7 +122,17 @@ class InProcess(Harness[InProcessConfig]):  # type: ignore[misc]
         return await self._ask(ctx, endpoint, secret, messages)
 
     async def resume(
-        self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: Any, data: Any, messages: Any, *_: Any, **__: Any
+        self,
+        ctx: Any,
+        trace: Any,
+        runtime: Any,
+        endpoint: str,
+        secret: str,
+        mcp_urls: Any,
+        data: Any,
+        messages: Any,
+        *_: Any,
+        **__: Any,
     ) -> ProgramResult:
         said = trace.branches[-1].messages if trace.branches else []
         return await self._ask(ctx, endpoint, secret, [message_to_wire(message) for message in [*said, *messages]])

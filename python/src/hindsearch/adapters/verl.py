@@ -1,7 +1,8 @@
 """verl: the search tool with the settings of its old YAML, and an agent loop for recipes of running text.
 
 In the file of `multi_turn.tool_config_path`: `class_name: hindsearch.adapters.verl.SearchTool`.
-In the file of `agent.agent_loop_config_path`: `- {name: hindsearch, _target_: hindsearch.adapters.verl.SearchAgentLoop, url: ...}`.
+In the file of `agent.agent_loop_config_path`:
+`- {name: hindsearch, _target_: hindsearch.adapters.verl.SearchAgentLoop, url: ...}`.
 A function tool and a function that rewards: `hindsearch.adapters.verl_function`, `hindsearch.adapters.verl_reward`.
 """
 
@@ -33,8 +34,8 @@ MISSING = "Error: 'query_list' is missing, empty, or not a list in parameters."
 class SearchTool(BaseTool):
     """verl's tool of that name, which has left verl: the same settings, argument and text.
 
-    `retrieval_service_url`, `topk` and `timeout` are read; `num_workers`, `rate_limit` and the rest have no use here. Two settings
-    are new: `preset` shows passages as a recipe does, and `escape: false` shows them as they are, even where they look like tags.
+    `retrieval_service_url`, `topk` and `timeout` are read; `num_workers`, `rate_limit` and others have no use here. Two are new:
+    `preset` shows passages as a recipe does, and `escape: false` shows them as they are, even where they look like tags.
     """
 
     def __init__(self, config: dict[str, Any], tool_schema: OpenAIFunctionToolSchema) -> None:
@@ -47,7 +48,9 @@ class SearchTool(BaseTool):
     async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, ToolResponse]:
         return instance_id or str(uuid4()), ToolResponse()
 
-    async def execute(self, instance_id: str, parameters: dict[str, Any], **kwargs: Any) -> tuple[ToolResponse, float, dict[str, Any]]:
+    async def execute(
+        self, instance_id: str, parameters: dict[str, Any], **kwargs: Any
+    ) -> tuple[ToolResponse, float, dict[str, Any]]:
         queries = parameters.get("query_list") or parameters.get("query")
         queries = [queries] if isinstance(queries, str) else queries
         if not queries or not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):

@@ -1,6 +1,7 @@
-"""verl: a recipe's reward, for `reward.custom_reward_function: {path: pkg://hindsearch.adapters.verl_reward, name: compute_score}`.
+"""verl: a recipe's reward, for `reward.custom_reward_function`:
+`{path: pkg://hindsearch.adapters.verl_reward, name: compute_score}`.
 
-It is for loops that are not `hindsearch.adapters.verl.SearchAgentLoop`, which rewards by itself. A text is all that there is here:
+It is for other loops than `hindsearch.adapters.verl.SearchAgentLoop`, which rewards by itself. A text is all that there is here:
 what stands in a tool's response, or between the recipe's marks of an observation, is not scored.
 """
 
