@@ -58,4 +58,4 @@ def test_an_example_runs_and_prints_passages(service, model, example, capsys):
 
 
 def test_every_section_has_its_example():
-    assert len(EXAMPLES) == 6
+    assert len(EXAMPLES) == 8

@@ -14,16 +14,18 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        text = self.server.policy("".join(map(content, request["messages"])))
+        text, call = self.server.policy(request["messages"], request.get("tools"))
+        calls = {"tool_calls": [{"id": "call", "index": 0, "type": "function", "function": call}]} if call else {}
+        finish = "tool_calls" if call else "stop"
         base = {"id": "1", "created": 0, "model": request["model"]}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         if request.get("stream"):
-            first = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
-            last = {"index": 0, "delta": {}, "finish_reason": "stop"}
+            first = {"index": 0, "delta": {"role": "assistant", "content": text, **calls}, "finish_reason": None}
+            last = {"index": 0, "delta": {}, "finish_reason": finish}
             chunks = [{"choices": [first]}, {"choices": [last]}, {"choices": [], "usage": usage}]
             lines = [json.dumps({**base, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
             return self.reply("".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]), "text/event-stream")
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **calls}}
         answer = {**base, "object": "chat.completion", "choices": [choice], "usage": usage}
         return self.reply(json.dumps(answer), "application/json")
 
@@ -46,9 +48,9 @@ def content(message):
     return parts if isinstance(parts, str) else "".join(part.get("text", "") for part in parts)
 
 
-def start(policy):
-    """The URL of the server."""
+def start(policy, calls=False):
+    """The URL of the server. With `calls` the policy is given messages and tools, and returns a text and a call of a tool."""
     server = Server(("127.0.0.1", 0), Handler)
-    server.policy = policy
+    server.policy = policy if calls else lambda messages, tools: (policy("".join(map(content, messages))), None)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     return f"http://127.0.0.1:{server.server_port}/v1"
