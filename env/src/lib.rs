@@ -24,7 +24,7 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use escape::{escape, unescape};
 #[cfg(feature = "remote")]
-pub use judge::{Judge, Verdict};
+pub use judge::{Judge, Judging, Told, Verdict};
 pub use log::{TrajectoryLog, read_trajectories};
 pub use preset::{
     Budget, Choose, Cut, End, Grammar, Invalid, JsonForm, LastTurn, Limits, Observation, Overflow, PRESETS, Preset,

@@ -5,6 +5,7 @@ pub mod completions;
 pub mod config;
 pub mod doctor;
 pub mod embed;
+pub mod env;
 pub mod eval;
 pub mod export;
 pub mod inspect;
