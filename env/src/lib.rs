@@ -18,7 +18,9 @@ pub use preset::{
     Prompt, QueryForm, Tags, Then,
 };
 pub use render::{FourCharacters, Measure};
-pub use reward::{Reward, RewardRules, Scored, ScoredText, Scorer, Term};
+pub use reward::{
+    Normalizer, Response, Reward, RewardRules, Scored, ScoredText, Scorer, Term, Verdict, reference_score, scorers,
+};
 pub use rules::{Decision, Message, Rules, Transition};
 pub use task::{Gold, Task};
 pub use trajectory::{Action, Author, Bytes, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
