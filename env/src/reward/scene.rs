@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use super::RewardRules;
 use super::ScoredText;
-use crate::action::all_between;
+use crate::action::{all_between, read};
 use crate::preset::{Grammar, Tags};
 use crate::text::strip;
-use crate::trajectory::{Author, Trajectory};
+use crate::trajectory::{Author, Stop, Trajectory};
 
 /// A part of a response.
 pub(super) enum Part<'a> {
@@ -63,7 +63,8 @@ impl<'a> Scene<'a> {
                 .enumerate()
                 .filter_map(|(index, span)| match span.author {
                     Author::Prompt => None,
-                    Author::Policy => Some(Part::Text(Cow::Borrowed(&span.text))),
+                    // What stands behind the cut was never read, so it is no answer either.
+                    Author::Policy => Some(Part::Text(Cow::Borrowed(&span.text[..read(grammar, &span.text).end]))),
                     Author::Environment if holds_passages(index) => Some(Part::Passages),
                     Author::Environment => Some(Part::Reply),
                 })
@@ -151,7 +152,6 @@ impl<'a> Scene<'a> {
 
     /// Whether the policy came to an end by itself; a text by itself does not say.
     pub fn is_finished(&self) -> bool {
-        use crate::trajectory::Stop;
         self.record.is_none_or(|Record { trajectory, .. }| {
             matches!(trajectory.stop, Some(Stop::Answer | Stop::End))
                 && trajectory.turns.last().is_some_and(|turn| !turn.cut_off)

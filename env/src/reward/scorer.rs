@@ -102,7 +102,7 @@ pub fn reference_score(scorer: &Scorer, response: &Response<'_>, golds: &[String
         return Err(Error::invalid(
             format!("scorer `{}`", scorer.name()),
             "a trajectory, for it goes by who wrote what",
-            "a text; score it with `format` of a recipe, such as `search-r1-format`",
+            "a text; a recipe's own scorer, such as `search-r1-format`, reads the form of a text",
         ));
     }
     Ok(scorer.verdict(&Scene {

@@ -48,7 +48,7 @@ impl R1Searcher {
     pub(in crate::reward) fn score(&self, scene: &Scene<'_>) -> Verdict {
         let solution = self.solution(scene);
         // On a trajectory the answer stands in one message.
-        let last = scene.texts().filter(|text| text.contains("<answer>")).last();
+        let last = scene.texts().rfind(|text| text.contains("<answer>"));
         let from = if scene.is_by_author { last.unwrap_or_default() } else { &solution };
         let answer = from.rsplit_once("<answer>").map_or(from, |(_, after)| after);
         let answer = strip(answer.split_once("</answer>").map_or(answer, |(inside, _)| inside));

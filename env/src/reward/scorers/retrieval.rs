@@ -1,5 +1,9 @@
 //! Was an accepted answer found? This scorer looks at observations, and it is the only one of ours that does.
 
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
 use crate::escape::unescape;
 use crate::reward::normalize::squad;
 use crate::reward::scene::{Record, Scene};
@@ -24,9 +28,20 @@ pub(super) fn found(record: Record<'_>, golds: &[String]) -> bool {
             return false;
         };
         let queries: Vec<String> = queries.iter().map(|query| squad(query)).collect();
-        let observation = spans.get(index).map(|span| squad(&unescape(&span.text))).unwrap_or_default();
+        let observation = spans.get(index).map(|span| squad(&unescape(&plain(&span.text)))).unwrap_or_default();
         let is_new = |gold: &&String| !queries.iter().any(|query| query.contains(*gold));
         golds.iter().filter(is_new).any(|gold| observation.contains(gold))
     };
     record.trajectory.turns.iter().any(holds_one)
+}
+
+/// The passages of an observation, also of one that shows them as the text of a JSON object.
+fn plain(observation: &str) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    struct Wrapped {
+        result: String,
+    }
+    let json = observation.find("{\"result\": ").map(|at| &observation[at..]);
+    let first = json.and_then(|json| serde_json::Deserializer::from_str(json).into_iter::<Wrapped>().next());
+    first.and_then(Result::ok).map_or(Cow::Borrowed(observation), |wrapped| Cow::Owned(wrapped.result))
 }

@@ -31,7 +31,7 @@ pub enum SearchO1Measure {
 
 impl SearchO1 {
     pub(in crate::reward) fn score(&self, scene: &Scene<'_>) -> Verdict {
-        let boxed = scene.texts().filter_map(|text| last_in_a_line(text, "\\boxed{")).last().unwrap_or_default();
+        let boxed = scene.texts().rev().find_map(|text| last_in_a_line(text, "\\boxed{")).unwrap_or_default();
         let inside = last_in_a_line(boxed, "\\text{").unwrap_or(boxed);
         let answer = inside.trim_matches(['(', ')']);
         let normal = squad(answer);
@@ -51,5 +51,5 @@ impl SearchO1 {
 /// In the last line that has it: from behind the first `open` to the last brace.
 fn last_in_a_line<'a>(text: &'a str, open: &str) -> Option<&'a str> {
     let in_line = |line: &'a str| Some(line.split_once(open)?.1.rsplit_once('}')?.0);
-    text.split('\n').filter_map(in_line).last()
+    text.rsplit('\n').find_map(in_line)
 }

@@ -169,34 +169,48 @@ pub(super) fn names<'a>(text: Chars<'a>) -> impl Iterator<Item = Find> + 'a {
 
 /// `\b(\d+(?:,\d{3})*(?:\.\d+)?)\s*(?:votes?|…|%)\b`, else the number alone.
 pub(super) fn number(text: Chars<'_>) -> Option<Find> {
+    let groups = group_ends(text);
     let counted = |at: usize| {
-        let end = *number_ends(text, at).last()?;
+        let groups_end = groups[digits_end(text, at)?];
+        let end = decimals_end(text, groups_end).unwrap_or(groups_end);
         let unit = end + usize::from(text.is(end, ' '));
         let is_unit = |name: &str| text.starts_with(unit, name) && text.is_border(unit + name.chars().count());
         UNITS.iter().any(|name| is_unit(name)).then_some(end)
     };
-    let plain = |at: usize| number_ends(text, at).into_iter().rev().find(|&end| text.is_border(end));
+    // The longest that ends at the border of a word.
+    let plain = |at: usize| {
+        let first = digits_end(text, at)?;
+        let last = groups[first];
+        let ends = decimals_end(text, last).into_iter().chain((first..=last).rev().step_by(GROUP));
+        ends.into_iter().find(|&end| text.is_border(end))
+    };
     let first = |form: &dyn Fn(usize) -> Option<usize>| {
-        let starts = (0..text.0.len()).filter(|&at| text.is_border(at));
-        starts.into_iter().find_map(|at| Some(at..form(at)?))
+        let mut starts = (0..text.0.len()).filter(|&at| text.is_border(at));
+        starts.find_map(|at| Some(at..form(at)?))
     };
     first(&counted).or_else(|| first(&plain))
 }
 
-/// Where a number may end that begins here, shortest first: behind its digits, behind each group of three, behind its decimals.
-fn number_ends(text: Chars<'_>, at: usize) -> Vec<usize> {
-    let mut end = text.run(at, is_decimal);
-    if end == at {
-        return Vec::new();
-    }
-    let mut ends = vec![end];
-    while let Some(next) = text.is(end, ',').then(|| text.digits(end + 1, 3)).flatten() {
-        end = next;
-        ends.push(end);
-    }
-    let decimals = text.run(end + 1, is_decimal);
-    if text.is(end, '.') && decimals > end + 1 {
-        ends.push(decimals);
+/// A comma and three digits.
+const GROUP: usize = 4;
+
+/// Behind the digits that begin here.
+fn digits_end(text: Chars<'_>, at: usize) -> Option<usize> {
+    Some(text.run(at, is_decimal)).filter(|&end| end > at)
+}
+
+/// Behind a point and the digits that begin behind it.
+fn decimals_end(text: Chars<'_>, at: usize) -> Option<usize> {
+    text.is(at, '.').then(|| digits_end(text, at + 1)).flatten()
+}
+
+/// For each place, where the groups of three end that begin there. All at once, for many numbers may share their groups.
+fn group_ends(text: Chars<'_>) -> Vec<usize> {
+    let mut ends: Vec<usize> = (0..=text.0.len()).collect();
+    for at in (0..text.0.len()).rev() {
+        if text.is(at, ',') && text.digits(at + 1, GROUP - 1).is_some() {
+            ends[at] = ends[at + GROUP];
+        }
     }
     ends
 }
