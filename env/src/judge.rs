@@ -18,7 +18,7 @@ use crate::{Error, Result, Task};
 /// What a judge said of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Verdict {
+pub struct Judgement {
     /// The task.
     pub task: String,
     /// The play.
@@ -54,8 +54,8 @@ impl Judge {
     ///
     /// # Errors
     /// Those of the server.
-    pub fn judge(&self, task: &Task, trajectory: &Trajectory) -> Result<Verdict> {
-        let verdict = |correct, said: &str| Verdict {
+    pub fn judge(&self, task: &Task, trajectory: &Trajectory) -> Result<Judgement> {
+        let verdict = |correct, said: &str| Judgement {
             task: trajectory.task.clone(),
             sample: trajectory.sample,
             judge: self.model.clone(),
@@ -115,7 +115,7 @@ impl Judging<'_> {
     ) -> Result<Told> {
         let mut log = JsonLog::open(path)?;
         let mut known: HashMap<(String, u32), Option<bool>> = HashMap::new();
-        log.read(|verdict: Verdict| {
+        log.read(|verdict: Judgement| {
             if verdict.judge == self.judge.model {
                 known.insert((verdict.task, verdict.sample), verdict.correct);
             }
