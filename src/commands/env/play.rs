@@ -45,7 +45,8 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut out = context.out();
     if args.prompt {
         for (role, text) in episode.messages() {
-            writeln!(out, "--- {role:?}\n{}", harmless(&text))?;
+            writeln!(out, "--- {role:?}")?;
+            text.lines().try_for_each(|line| writeln!(out, "{}", harmless(line)))?;
         }
     }
     writeln!(out, "Question: {}", harmless(task.question()))?;
@@ -69,7 +70,9 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
             }
             Decision::Next(next) => next,
         };
-        writeln!(out, "{}", harmless(unescape(&next.observation).trim()))?;
+        for line in unescape(&next.observation).trim().lines() {
+            writeln!(out, "{}", harmless(line))?;
+        }
     }
     score(&rules, task, &mut episode);
     let why = episode.stop.map_or("given up".to_owned(), |stop| format!("{stop:?}").to_lowercase());

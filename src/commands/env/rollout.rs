@@ -90,7 +90,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     progress.finish();
     let summary = outcome?;
     let seconds = start.elapsed().as_secs_f64();
-    let mean = if summary.played == 0 { 0.0 } else { summary.reward / summary.played as f64 };
+    let mean = (summary.played > 0).then(|| summary.reward / summary.played as f64);
     if context.json {
         return context.print_json(&json!({
             "trajectories": path.display().to_string(), "played": summary.played, "resumed": summary.resumed,
@@ -101,10 +101,11 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut out = context.out();
     writeln!(
         out,
-        "{} episodes played ({} were there), {} failed outside and have no reward; mean reward {mean:.4}; {seconds:.1} s",
+        "{} episodes played ({} were there), {} failed outside and have no reward{}; {seconds:.1} s",
         count(summary.played),
         count(summary.resumed),
-        count(summary.failed)
+        count(summary.failed),
+        mean.map_or(String::new(), |mean| format!("; mean reward {mean:.4}")),
     )?;
     writeln!(out, "`{}`; look at it with `hindsearch view {}`", path.display(), args.out.display())?;
     out.flush()?;
