@@ -8,7 +8,7 @@ use std::process::Stdio;
 use common::{Bench, Outcome};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 19] = [
     &["build"],
     &["search"],
     &["mcp"],
@@ -17,6 +17,13 @@ const COMMANDS: [&[&str]; 12] = [
     &["verify"],
     &["export"],
     &["eval", "retrieval"],
+    &["env", "play"],
+    &["env", "rollout"],
+    &["env", "replay"],
+    &["env", "score"],
+    &["env", "judge"],
+    &["env", "presets"],
+    &["env", "tasks"],
     &["doctor"],
     &["config", "show"],
     &["config", "check"],
