@@ -27,8 +27,8 @@ pub use escape::{escape, unescape};
 pub use judge::{Judge, Judgement, Judging, Told};
 pub use log::{TrajectoryLog, read_trajectories};
 pub use preset::{
-    Budget, Choose, Cut, End, Grammar, Invalid, JsonForm, LastTurn, Limits, Observation, Overflow, PRESETS, Preset,
-    Prompt, QueryForm, Tags, Then,
+    Budget, Choose, Clip, Cut, End, Grammar, Invalid, JsonForm, LastTurn, Limits, Observation, Overflow, PRESETS,
+    Preset, Prompt, QueryForm, Tags, Then,
 };
 pub use render::{FourCharacters, Measure};
 pub use reward::{

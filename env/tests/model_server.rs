@@ -82,7 +82,12 @@ fn plain_servers_are_sent_what_they_know_and_text_models_text() {
     let (rules, episode) = (rules(), rules().begin(&task(), 0));
     message(&model(&server, |options| options.extensions = false), &rules, &episode);
     message(&model(&server, |options| options.completions = true), &rules, &episode);
+    let mut bare = preset();
+    bare.prompt.bare = true;
+    let bare = Rules::new(Arc::new(bare));
+    message(&model(&server, |_| ()), &bare, &bare.begin(&task(), 0));
     let asked = server.asked();
+    assert_eq!(asked[2].0, "/v1/completions");
     for field in ["return_token_ids", "include_stop_str_in_output", "no_stop_trim", "continue_final_message"] {
         assert!(asked[0].2[field].is_null(), "{field}");
     }
@@ -156,6 +161,7 @@ fn calls_that_the_server_took_out_of_the_text_are_put_back() {
     preset.grammar.query = QueryForm::Call { name: "search".into(), argument: "query".into() };
     preset.grammar.search = Tags { open: "<tool_call>".into(), close: "</tool_call>".into() };
     preset.observation.role = Role::Tool;
+    preset.prompt.tools = Some(r#"[{"type": "function", "function": {"name": "search"}}]"#.into());
     let rules = Rules::new(Arc::new(preset));
     let policy = model(&server, |_| ());
     let mut episode = rules.begin(&task(), 0);
@@ -164,6 +170,7 @@ fn calls_that_the_server_took_out_of_the_text_are_put_back() {
     rules.observe(&mut episode, &[vec![]]).expect("an observation");
     message(&policy, &rules, &episode);
     assert_eq!(server.asked()[1].2["messages"][2]["role"], "tool");
+    assert_eq!(server.asked()[0].2["tools"][0]["function"]["name"], "search");
 }
 
 #[test]
