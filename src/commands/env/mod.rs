@@ -128,7 +128,7 @@ fn trajectories(run: &Path) -> Result<Vec<Trajectory>, Failure> {
 }
 
 /// Each trajectory with its task; those without one are counted.
-fn with_tasks<'a>(all: Vec<Trajectory>, tasks: &'a [Task]) -> (Vec<(&'a Task, Trajectory)>, usize) {
+fn with_tasks(all: Vec<Trajectory>, tasks: &[Task]) -> (Vec<(&Task, Trajectory)>, usize) {
     let by_id: std::collections::HashMap<&str, &Task> = tasks.iter().map(|task| (task.id(), task)).collect();
     let count = all.len();
     let known = |one: Trajectory| by_id.get(one.task.as_str()).map(|task| (*task, one));
