@@ -80,6 +80,9 @@ enum Command {
     /// Play, keep and score episodes
     #[command(subcommand)]
     Env(commands::env::Command),
+    /// Show the trajectories of a run in a browser
+    #[cfg(feature = "view")]
+    View(commands::view::Args),
     /// Check this machine: library, model, memory, disk
     Doctor(commands::doctor::Args),
     /// Show or check the settings
@@ -170,6 +173,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Export(args) => commands::export::run(args, &context(resolve()?)),
         Command::Env(command) => commands::env::run(command, &context(resolve()?)),
         Command::Eval(command) => commands::eval::run(command, &context(resolve()?)),
+        #[cfg(feature = "view")]
+        Command::View(args) => commands::view::run(args, &context(resolve()?)),
         Command::Doctor(args) => commands::doctor::run(args, &context(resolve()?)),
         Command::Config(command) => commands::config::run(command, &context(resolve()?)),
         Command::Completions(args) => commands::completions::run(args),

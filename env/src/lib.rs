@@ -18,6 +18,8 @@ mod task;
 pub mod tasks;
 mod text;
 mod trajectory;
+#[cfg(feature = "viewer")]
+pub mod viewer;
 
 #[cfg(feature = "remote")]
 pub use endpoint::Endpoint;

@@ -126,8 +126,7 @@ pub fn read_trajectories(path: &Path) -> Result<Vec<Trajectory>> {
     let mut lines = Lines::new(&file, path);
     let mut all: Vec<Option<Trajectory>> = Vec::new();
     let mut places = HashMap::new();
-    while let Some(line) = lines.next_line()? {
-        let Checked(trajectory) = lines.parse(&line)?;
+    while let Some(trajectory) = lines.next_trajectory()? {
         let key = (trajectory.task.clone(), trajectory.sample);
         if let Some(before) = places.insert(key, all.len()) {
             all[before] = None;
@@ -161,16 +160,29 @@ fn is_compressed(path: &Path) -> bool {
 }
 
 /// The lines of a file, and how many of its bytes hold whole ones.
-struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     reader: BufReader<&'a File>,
     path: &'a Path,
     number: u64,
-    whole: u64,
+    pub(crate) whole: u64,
 }
 
 impl<'a> Lines<'a> {
     fn new(file: &'a File, path: &'a Path) -> Self {
         Self { reader: BufReader::new(file), path, number: 0, whole: 0 }
+    }
+
+    /// Those that begin at byte `whole`, behind `number` others.
+    #[cfg(feature = "viewer")]
+    pub(crate) fn behind(file: &'a File, path: &'a Path, number: u64, whole: u64) -> Result<Self> {
+        let mut reader = BufReader::new(file);
+        reader.seek(SeekFrom::Start(whole)).map_err(Error::io("read", path))?;
+        Ok(Self { reader, path, number, whole })
+    }
+
+    pub(crate) fn next_trajectory(&mut self) -> Result<Option<Trajectory>> {
+        let Some(line) = self.next_line()? else { return Ok(None) };
+        self.parse(&line).map(|Checked(trajectory)| Some(trajectory))
     }
 
     fn parse<T: DeserializeOwned>(&self, line: &[u8]) -> Result<T> {

@@ -15,6 +15,8 @@ pub mod search;
 #[cfg(feature = "serve")]
 pub mod serve;
 pub mod verify;
+#[cfg(feature = "view")]
+pub mod view;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
