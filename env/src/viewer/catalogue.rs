@@ -1,8 +1,8 @@
 //! Which trajectories does a run hold? The place of each line and a summary of it; the trajectories stay in the file.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use hindsearch_indexes::{OnProgress, Progress};
@@ -14,15 +14,17 @@ use crate::{Error, Result};
 
 /// Names of a run's file in its folder.
 const NAMES: [&str; 2] = ["trajectories.jsonl", "trajectories.jsonl.zst"];
+/// Bytes at the end of what was read by which it is known again.
+const TAIL: u64 = 64;
 
 /// The trajectories of a file that may still grow.
 #[derive(Debug)]
 pub struct Catalogue {
     path: PathBuf,
-    /// The file's device and number: another file under the same name is read from its beginning.
-    file: (u64, u64),
     /// Bytes that hold whole lines.
     whole: u64,
+    /// The last of them. Where others stand there now, the file is another one and is read from its beginning.
+    tail: Vec<u8>,
     entries: Vec<Entry>,
     /// Which entry is the last one of a play.
     plays: HashMap<(String, u32), usize>,
@@ -45,7 +47,7 @@ impl Catalogue {
     /// something else; [`Error::Io`].
     pub fn open(run: &Path, on_progress: OnProgress<'_>) -> Result<Self> {
         let path = locate(run)?;
-        let mut catalogue = Self { path, file: (0, 0), whole: 0, entries: Vec::new(), plays: HashMap::new() };
+        let mut catalogue = Self { path, whole: 0, tail: Vec::new(), entries: Vec::new(), plays: HashMap::new() };
         catalogue.read_on(on_progress)?;
         Ok(catalogue)
     }
@@ -53,6 +55,11 @@ impl Catalogue {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file's name alone: where it lies is nobody's business in a picture of the page.
+    pub(super) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// How many plays it holds.
@@ -86,22 +93,34 @@ impl Catalogue {
         let Some(before) = line.checked_sub(1) else { return Ok(None) };
         let Some(entry) = usize::try_from(before).ok().and_then(|at| self.entries.get(at)) else { return Ok(None) };
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
-        Lines::behind(&file, &self.path, before, entry.offset)?.next_trajectory().map(|found| Some((found?, entry.superseded)))
+        Lines::behind(&file, &self.path, before, entry.offset)?
+            .next_trajectory()
+            .map(|found| Some((found?, entry.superseded)))
     }
 
     fn read_on(&mut self, on_progress: OnProgress<'_>) -> Result<()> {
         let file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
-        let metadata = file.metadata().map_err(Error::io("read", &self.path))?;
-        if identity(&metadata) != self.file || metadata.len() < self.whole {
-            self.file = identity(&metadata);
+        let length = file.metadata().map_err(Error::io("read", &self.path))?.len();
+        if length < self.whole || self.tail(&file)? != self.tail {
             self.whole = 0;
             self.entries.clear();
             self.plays.clear();
         }
-        if metadata.len() == self.whole {
-            return Ok(());
-        }
-        let mut lines = Lines::behind(&file, &self.path, self.entries.len() as u64, self.whole)?;
+        let outcome = self.read_lines(&file, length, on_progress);
+        self.tail = self.tail(&file)?;
+        outcome
+    }
+
+    /// The last bytes of those that hold whole lines.
+    fn tail(&self, mut file: &File) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let sought = file.seek(SeekFrom::Start(self.whole.saturating_sub(TAIL)));
+        let read = sought.and_then(|_| file.take(self.whole.min(TAIL)).read_to_end(&mut bytes));
+        read.map(|_| bytes).map_err(Error::io("read", &self.path))
+    }
+
+    fn read_lines(&mut self, file: &File, length: u64, on_progress: OnProgress<'_>) -> Result<()> {
+        let mut lines = Lines::behind(file, &self.path, self.entries.len() as u64, self.whole)?;
         while let Some(trajectory) = lines.next_trajectory()? {
             let at = self.entries.len();
             let summary = Summary::new(at as u64 + 1, &trajectory);
@@ -110,14 +129,10 @@ impl Catalogue {
                 self.entries[before].superseded = true;
             }
             self.whole = lines.whole;
-            on_progress(Progress { done: self.whole, total: Some(metadata.len()) });
+            on_progress(Progress { done: self.whole, total: Some(length) });
         }
         Ok(())
     }
-}
-
-fn identity(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
 }
 
 fn locate(run: &Path) -> Result<PathBuf> {

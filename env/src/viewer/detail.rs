@@ -2,13 +2,17 @@
 
 use serde::Serialize;
 
-use super::query::Place;
+use super::catalogue::Catalogue;
+use super::query::{Place, Query};
+use crate::Result;
 use crate::preset::Preset;
 use crate::trajectory::Trajectory;
 
 /// One trajectory, whole.
 #[derive(Serialize)]
 pub(super) struct Detail {
+    /// The name of the file.
+    file: String,
     line: u64,
     /// Whether a later line holds the same play.
     superseded: bool,
@@ -27,7 +31,12 @@ pub(super) struct Detail {
 }
 
 impl Detail {
-    pub fn new(line: u64, superseded: bool, place: Place, mut trajectory: Trajectory) -> Self {
+    /// The one of a line, where the file has it, and its place among those that are asked for.
+    ///
+    /// # Errors
+    /// As [`Catalogue::read`].
+    pub fn of(catalogue: &Catalogue, line: u64, query: &Query) -> Result<Option<Self>> {
+        let Some((mut trajectory, superseded)) = catalogue.read(line)? else { return Ok(None) };
         for span in &mut trajectory.spans {
             // Ends of other tokens say nothing about these.
             if span.ends.len() != span.tokens.len() {
@@ -44,17 +53,18 @@ impl Detail {
             Some([units.up_to(content.start), units.up_to(content.end)])
         });
         let digits = |mask: Vec<bool>| mask.into_iter().map(|set| if set { '1' } else { '0' }).collect();
-        Self {
+        Ok(Some(Self {
+            file: catalogue.name(),
             line,
             superseded,
-            place,
+            place: query.place(catalogue, line),
             ends: ends.collect(),
             contents: contents.collect(),
             policy_mask: digits(trajectory.policy_mask()),
             query_mask: digits(trajectory.query_mask()),
             escaped: Preset::named(&trajectory.preset).map_or(true, |preset| preset.observation.escape),
             trajectory,
-        }
+        }))
     }
 }
 

@@ -35,8 +35,10 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 /// Names, types and texts of what the page loads. The look, and the way to make text of what is hostile, are those of the
 /// retrieval server's pages.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 10] = [
     ("viewer.js", SCRIPT, include_str!("pages/viewer.js")),
+    ("address.js", SCRIPT, include_str!("pages/address.js")),
+    ("parts.js", SCRIPT, include_str!("pages/parts.js")),
     ("list.js", SCRIPT, include_str!("pages/list.js")),
     ("detail.js", SCRIPT, include_str!("pages/detail.js")),
     ("transcript.js", SCRIPT, include_str!("pages/transcript.js")),
@@ -123,7 +125,8 @@ fn is_own(host: &str) -> bool {
         inside.and_then(|six| six.parse::<Ipv6Addr>().ok()).is_some_and(|six| six.is_loopback())
     };
     let is_four = |name: &str| name.parse::<Ipv4Addr>().is_ok_and(|four| four.is_loopback());
-    port.bytes().all(|b| b.is_ascii_digit()) && (name.eq_ignore_ascii_case("localhost") || is_four(name) || is_six(name))
+    port.bytes().all(|b| b.is_ascii_digit())
+        && (name.eq_ignore_ascii_case("localhost") || is_four(name) || is_six(name))
 }
 
 async fn file(Path(name): Path<String>) -> Result<Response, Fault> {
@@ -152,11 +155,13 @@ async fn one(
     let number = line.parse::<u64>().map_err(|_| Error::invalid("the line", "a count from 1", format!("`{line}`")))?;
     with(catalogue, move |catalogue| {
         catalogue.refresh().map_err(Fault::of_file)?;
-        let Some((trajectory, superseded)) = catalogue.read(number).map_err(Fault::of_file)? else {
-            let message = format!("line {number}: the file has {} lines", catalogue.entries().len());
-            return Err(Fault::new(StatusCode::NOT_FOUND, "not_found", message));
-        };
-        answer(&Detail::new(number, superseded, query.place(catalogue, number), trajectory))
+        match Detail::of(catalogue, number, &query).map_err(Fault::of_file)? {
+            Some(detail) => answer(&detail),
+            None => {
+                let message = format!("line {number}: the file has {} lines", catalogue.entries().len());
+                Err(Fault::new(StatusCode::NOT_FOUND, "not_found", message))
+            }
+        }
     })
     .await
 }
@@ -167,12 +172,14 @@ async fn with(
     work: impl FnOnce(&mut Catalogue) -> Result<Response, Fault> + Send + 'static,
 ) -> Result<Response, Fault> {
     let work = move || work(&mut catalogue.lock().unwrap_or_else(PoisonError::into_inner));
-    let internal = |error: tokio::task::JoinError| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string());
+    let internal =
+        |error: tokio::task::JoinError| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string());
     tokio::task::spawn_blocking(work).await.map_err(internal)?
 }
 
 fn answer(value: &impl Serialize) -> Result<Response, Fault> {
-    let internal = |error: serde_json::Error| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string());
+    let internal =
+        |error: serde_json::Error| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string());
     let json = serde_json::to_vec(value).map_err(internal)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }

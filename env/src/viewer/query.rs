@@ -138,7 +138,7 @@ impl Query {
         let limit = self.limit.unwrap_or(PAGE).clamp(1, PAGE);
         let rewards: Vec<f64> = wanted.iter().filter_map(|summary| summary.reward).collect();
         List {
-            file: catalogue.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            file: catalogue.name(),
             plays: catalogue.len(),
             superseded: catalogue.entries().len() - catalogue.len(),
             stops: self.stops(catalogue),
@@ -257,7 +257,9 @@ fn decoded(text: &str) -> String {
     while let [first, others @ ..] = rest {
         let hex = |digit: u8| (digit as char).to_digit(16);
         let coded = match (first, others) {
-            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)).and_then(|(high, low)| u8::try_from(high * 16 + low).ok()),
+            (b'%', [high, low, ..]) => {
+                hex(*high).zip(hex(*low)).and_then(|(high, low)| u8::try_from(high * 16 + low).ok())
+            }
             _ => None,
         };
         bytes.push(coded.unwrap_or(if *first == b'+' { b' ' } else { *first }));
