@@ -67,8 +67,10 @@ function transcript(answer, look) {
     };
     token = ends;
     drawn.push(block(part, look));
-    if (at >= 0) drawn.push(outcome(turns[at]));
+    drawn.push(...turns.filter((turn) => turn.span === place).map(outcome));
   }
+  const lost = turns.filter((turn) => turn.span >= spans.length);
+  if (lost.length) drawn.push(element("p", { class: "small" }, "Turns of which the record holds no text:"), ...lost.map(outcome));
   return drawn;
 }
 

@@ -8,6 +8,7 @@ const COLUMNS = [
   ["line", "Line"], ["reward", "Reward"], ["task", "Question"], ["stop", "Over by"],
   ["turns", "Turns"], ["searches", "Searches"], ["tokens", "Tokens"],
 ];
+const FIELDS = ["text", "least", "most", "error", "critique"];
 const TYPING = 200; // milliseconds of silence after which what was typed counts
 const at = (id) => document.getElementById(id);
 
@@ -93,24 +94,25 @@ function pager({ matched, offset, limit, trajectories }) {
     to(offset < last ? offset + limit : null, "Next"), to(offset < last ? last : null, "Last"));
 }
 
-/** Makes the fields change the address. */
+/** Makes the fields change the address: all of them at once, since somebody may type in one soon after another. */
 export function setUpFilters(go) {
-  at("filters").addEventListener("submit", (event) => event.preventDefault());
+  const fields = (value) => Object.fromEntries([...FIELDS, "offset"].map((name) => [name, name === "offset" ? null : value(name)]));
   let typed = 0;
-  for (const name of ["text", "least", "most", "error", "critique"]) {
-    const apply = () => go({ [name]: at(name).value.trim() || null, offset: null }, { replace: true });
-    at(name).addEventListener("input", () => {
-      clearTimeout(typed);
-      typed = setTimeout(apply, at(name).tagName === "SELECT" ? 0 : TYPING);
-    });
-  }
-  at("clear").addEventListener("click", () =>
-    go({ text: null, task: null, stop: null, least: null, most: null, error: null, critique: null, offset: null }));
+  const apply = () => go(fields((name) => at(name).value.trim() || null), { replace: true });
+  at("filters").addEventListener("submit", (event) => event.preventDefault());
+  at("filters").addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(apply, TYPING);
+  });
+  at("clear").addEventListener("click", () => {
+    clearTimeout(typed);
+    go({ ...fields(() => null), stop: null, task: null });
+  });
 }
 
 /** Makes the fields show the address, but for the one that is being typed in. */
 export function showFilters(wanted) {
-  for (const name of ["text", "least", "most", "error", "critique"]) {
+  for (const name of FIELDS) {
     if (document.activeElement !== at(name)) at(name).value = wanted[name] ?? "";
   }
 }

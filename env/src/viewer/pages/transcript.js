@@ -25,7 +25,7 @@ export function block({ span, turn, number, content, ends, policy, query }, { ma
     mask ? gap(span, ends) : null,
   ].filter(Boolean).join(" · ");
   return element("section", { class: `block ${span.author}`, "data-author": span.author },
-    element("h3", {}, AUTHORS[span.author] ?? span.author, number === null ? null : ` ${number}`,
+    element("h3", {}, AUTHORS[span.author] ?? span.author, number === null ? null : ` ${number}`, " ",
       element("span", { class: "facts" }, facts),
       turn?.cut_off ? element("span", { class: "badge warn" }, "cut off by its limit") : null),
     body);
@@ -78,7 +78,8 @@ function byToken(span, ends, policy, query) {
   const pieces = ends.map((end, place) => {
     const logprob = span.logprobs?.[place];
     const title = `token ${span.tokens[place]}${Number.isFinite(logprob) ? `, log-probability ${logprob.toFixed(3)}` : ""}`;
-    const piece = { text: span.text.slice(from, end), class: `token ${kind(place)}${place % 2 ? " odd" : ""}`, title };
+    const text = span.text.slice(from, end);
+    const piece = { text, class: `token ${kind(place)}${place % 2 ? " odd" : ""}${/^\n+$/.test(text) ? " break" : ""}`, title };
     from = Math.max(from, end);
     return piece;
   });
