@@ -215,7 +215,7 @@ fn a_single_one_comes_whole_with_its_neighbours_masks_and_places() {
     // Ends that are not those of these tokens say nothing.
     one.spans[3].tokens = vec![4];
     one.spans[3].ends = vec![1, 2, 3];
-    one.turns[1].content = Some(900..3);
+    one.turns[1].content = Some(std::ops::Range { start: 900, end: 3 });
     let others = [trajectory("b", 0, 0.0), trajectory("c", 0, 1.0)];
     for name in ["run.jsonl", "run.jsonl.zst"] {
         let path = folder.path().join(name);

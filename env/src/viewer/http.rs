@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -79,7 +79,7 @@ async fn guard(request: Request, next: Next) -> Response {
         Err(fault) => fault.into_response(),
     };
     for (name, value) in GUARDS {
-        response.headers_mut().insert(name, axum::http::HeaderValue::from_static(value));
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
 }
@@ -97,10 +97,8 @@ fn check(request: &Request) -> Result<(), Fault> {
         return forbidden(format!("the Host {host:?} is not that of the address asked for"));
     }
     let own = format!("http://{host}");
-    let foreign = request.headers().get_all(header::ORIGIN).iter().find(|origin| {
-        // Browsers send it with what their own pages read, too.
-        !origin.as_bytes().eq_ignore_ascii_case(own.as_bytes())
-    });
+    let mut origins = request.headers().get_all(header::ORIGIN).iter();
+    let foreign = origins.find(|origin| !origin.as_bytes().eq_ignore_ascii_case(own.as_bytes()));
     match foreign {
         Some(origin) => forbidden(format!("pages of {:?} may not ask", String::from_utf8_lossy(origin.as_bytes()))),
         None => Ok(()),
