@@ -1,6 +1,6 @@
 //! How long the rules take for a step, and how much a rollout adds to the time of its searches.
 //!
-//!     cargo run --release -p hindsearch-env --example episode_speed -- INDEX [EPISODES]
+//!     cargo run --release -p hindsearch-env --example episode_speed -- INDEX [AT LEAST SO MANY EPISODES]
 //!
 //! Prints one JSON object: microseconds a step without and with an observation of three passages, seconds of the searches alone
 //! (the same queries, in batches as a rollout makes them) and of a rollout of four searches and an answer each.
@@ -59,7 +59,7 @@ fn main() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let mut log = TrajectoryLog::open(&folder.path().join("trajectories.jsonl"))?;
     let policy = Scripted(say);
-    let chosen = &tasks[..episodes.min(tasks.len()).max(episodes / samples as usize)];
+    let chosen = &tasks[..episodes.min(tasks.len())];
     let options = RolloutOptions {
         samples: NonZero::new(samples).ok_or("no episodes")?,
         parallel: NonZero::new(episodes).ok_or("no episodes")?,
