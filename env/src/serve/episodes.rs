@@ -63,6 +63,11 @@ impl Episodes {
         Self { capacity, memory, idle, clock, table: Mutex::default() }
     }
 
+    /// How long an episode is kept that nobody asks for.
+    pub fn idle(&self) -> Duration {
+        self.idle
+    }
+
     /// Episodes under way, and how many may be.
     pub fn places(&self) -> (usize, usize) {
         let mut table = self.lock();

@@ -9,16 +9,19 @@
 //! | How are many items asked for at once, each with its own answer or error? | `batch` |
 //! | Which routes are there? | `routes` |
 //! | What do they do? | `native/`, `lists` |
-//! | How do other packages' clients feel at home? | `openenv/`, `nemo_gym`, `verl_tool` |
+//! | How do other packages' clients feel at home? | `guest`, `openenv/`, `nemo_gym`, `verl_tool` |
 
 mod action;
 mod batch;
 mod episodes;
+mod guest;
 mod lists;
 mod native;
-
+mod nemo_gym;
+mod openenv;
 mod play;
 mod routes;
 mod server;
+mod verl_tool;
 
 pub use server::{Clock, EnvOptions, EnvServer};

@@ -5,5 +5,5 @@ mod stateless;
 mod step;
 
 pub(super) use reset::{Begun, ResetItem, reset};
-pub(super) use stateless::{ScoreItem, TransitionItem, Went, score, transition};
-pub(super) use step::{CloseItem, StepItem, Stepped, close, step};
+pub(super) use stateless::{ScoreItem, TransitionItem, Went, score, transition, written};
+pub(super) use step::{CloseItem, StepItem, Stepped, close, step, turn_of};

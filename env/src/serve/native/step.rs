@@ -11,7 +11,6 @@ use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::Trajectory;
-use crate::rules::Message;
 use crate::serve::episodes::{Answer, Episode};
 use crate::serve::play::Outcome;
 use crate::serve::{EnvServer, action, batch};
@@ -108,25 +107,8 @@ async fn answer(env: Arc<EnvServer>, service: Arc<Service>, item: Value, until: 
     Ok(body)
 }
 
-/// Plays one message in an episode of the table; for the protocols of others, which know no keys.
-pub(in crate::serve) async fn play(
-    env: &EnvServer,
-    service: &Service,
-    id: &str,
-    until: Instant,
-    message: impl FnOnce(&Episode) -> Result<Message, Fault>,
-) -> Result<Outcome, Fault> {
-    let mut episode = turn_of(env, id).await?;
-    let message = message(&episode)?;
-    let mut play = episode.play.clone();
-    let outcome = play.step(service, message, until).await?;
-    env.episodes.settle(id, play.bytes(), play.trajectory.stop.is_some())?;
-    episode.play = play;
-    Ok(outcome)
-}
-
 /// The episode, once nobody else plays in it.
-async fn turn_of(env: &EnvServer, id: &str) -> Result<OwnedMutexGuard<Episode>, Fault> {
+pub(in crate::serve) async fn turn_of(env: &EnvServer, id: &str) -> Result<OwnedMutexGuard<Episode>, Fault> {
     let seat = env.episodes.get(id)?;
     match Arc::clone(&seat).try_lock_owned() {
         Ok(episode) => Ok(episode),
