@@ -59,7 +59,7 @@ fn tasks_and_recipes_that_cannot_be_read_are_refused_before_it_serves() {
     let bench = indexed();
     bench.write(
         "bad.jsonl",
-        "{\"question\": \"x\", \"answer\": \"secret-7\"}\n{\"question\": 7, \"answer\": \"secret-7\"}\n",
+        "{\"question\": \"x\", \"answer\": \"secret-7\"}\n{\"question\": [], \"answer\": \"secret-7\"}\n",
     );
     let refused = bench.refused(&[&SERVE[..], &["--tasks", "bad.jsonl"]].concat(), 2, &["bad.jsonl", "line 2"]);
     assert!(!refused.stderr.contains("secret-7"), "{}", refused.stderr);

@@ -205,16 +205,7 @@ fn route(
     handler: MethodRouter<Arc<Service>>,
 ) -> Route {
     let Described { path, summary, request, response } = described;
-    Route {
-        verb,
-        path: path.into(),
-        tag,
-        summary: summary.into(),
-        style,
-        request,
-        response: Body::Values(response),
-        handler,
-    }
+    Route { verb, path, tag, summary: summary.into(), style, request, response: Body::Values(response), handler }
 }
 
 /// What is done with a request.

@@ -44,15 +44,6 @@ struct Reply {
     last: bool,
 }
 
-/// What is wrong with a message, and whether the session can go on.
-struct Refusal {
-    code: &'static str,
-    fault: Fault,
-    /// Further fields.
-    more: Value,
-    last: bool,
-}
-
 async fn converse(mut session: Session, mut socket: WebSocket) {
     let service = Arc::clone(&session.service);
     let idle = session.env.episodes.idle();
@@ -65,7 +56,7 @@ async fn converse(mut session: Session, mut socket: WebSocket) {
         let Ok(Some(Ok(message))) = received else { break };
         let reply = match message {
             Message::Text(text) => session.answer(text.as_str()).await,
-            Message::Binary(_) => Some(refuse("INVALID_JSON", Fault::invalid("expected a text, found bytes")).into()),
+            Message::Binary(_) => Some(refuse("INVALID_JSON", &Fault::invalid("expected a text, found bytes"))),
             Message::Ping(_) | Message::Pong(_) => continue,
             Message::Close(_) => break,
         };
@@ -86,12 +77,12 @@ impl Session {
     async fn answer(&mut self, text: &str) -> Option<Reply> {
         let message: Value = match serde_json::from_str(text) {
             Ok(message) => message,
-            Err(error) => return Some(refuse("INVALID_JSON", Fault::invalid(format!("not JSON: {error}"))).into()),
+            Err(error) => return Some(refuse("INVALID_JSON", &Fault::invalid(format!("not JSON: {error}")))),
         };
         let data = match &message["data"] {
             Value::Null => Ok(Map::new()),
             Value::Object(data) => Ok(data.clone()),
-            _ => Err(invalid(Fault::invalid("data: expected an object"))),
+            _ => Err(invalid(&Fault::invalid("data: expected an object"))),
         };
         let done = match (message["type"].as_str(), data) {
             (Some("close"), _) => return None,
@@ -100,46 +91,50 @@ impl Session {
             (Some("step"), Ok(data)) => self.step(&data).await.map(|data| reply("observation", data)),
             (Some("state"), _) => self.state().await.map(|data| reply("state", data)),
             (Some("mcp"), Ok(data)) => Ok(reply("mcp", no_tools(&data))),
-            _ => Err(refuse("UNKNOWN_TYPE", Fault::invalid("type: expected reset, step, state, close or mcp"))),
+            _ => Err(refuse("UNKNOWN_TYPE", &Fault::invalid("type: expected reset, step, state, close or mcp"))),
         };
-        Some(done.unwrap_or_else(Reply::from))
+        Some(done.unwrap_or_else(|refusal| refusal))
     }
 
-    fn reset(&mut self, data: &Map<String, Value>) -> Result<Value, Refusal> {
-        let _under_way = self.service.enter_message().map_err(failed)?;
-        let play = begin(&self.env, data).map_err(invalid)?;
+    fn reset(&mut self, data: &Map<String, Value>) -> Result<Value, Reply> {
+        let _under_way = self.service.enter_message().map_err(|fault| failed(&fault))?;
+        let play = begin(&self.env, data).map_err(|fault| invalid(&fault))?;
         self.end();
         let opened = self.env.episodes.open(vec![play.clone()]);
-        let ids = opened.map_err(|fault| match fault.code {
-            Code::Overloaded => {
-                let (active, most) = self.env.episodes.places();
-                let more = json!({ "active_sessions": active, "max_sessions": most });
-                Refusal { code: "CAPACITY_REACHED", fault, more, last: true }
-            }
-            _ => failed(fault),
-        })?;
-        let id = ids.into_iter().next().ok_or_else(|| failed(Fault::internal("an episode without an id")))?;
+        let ids =
+            opened.map_err(|fault| if fault.code == Code::Overloaded { self.full(&fault) } else { failed(&fault) })?;
+        let id = ids.into_iter().next().ok_or_else(|| failed(&Fault::internal("an episode without an id")))?;
         let name = data.get("episode_id").and_then(Value::as_str).unwrap_or(&id).to_owned();
         let answer = begun(&name, &play);
         self.episode = Some((id, name));
         Ok(answer)
     }
 
-    async fn step(&mut self, data: &Map<String, Value>) -> Result<Value, Refusal> {
-        let _under_way = self.service.enter_message().map_err(failed)?;
-        let message = message(data).map_err(invalid)?;
-        let Some((id, _)) = &self.episode else { return Err(failed(Fault::invalid("no episode; send a reset first"))) };
-        let until = Instant::now() + self.service.options().limits.deadline;
-        let outcome = guest::play(&self.env, &self.service, id, until, |_| Ok(message)).await.map_err(|fault| {
-            let gone = fault.code == Code::NotFound;
-            if gone { Refusal { last: true, ..refuse("SESSION_ERROR", fault) } } else { failed(fault) }
-        })?;
-        Ok(stepped(&outcome))
+    fn full(&self, fault: &Fault) -> Reply {
+        let mut reply = refuse("CAPACITY_REACHED", fault);
+        let (active, most) = self.env.episodes.places();
+        reply.body["data"]["active_sessions"] = active.into();
+        reply.body["data"]["max_sessions"] = most.into();
+        reply.end()
     }
 
-    async fn state(&self) -> Result<Value, Refusal> {
+    async fn step(&mut self, data: &Map<String, Value>) -> Result<Value, Reply> {
+        let _under_way = self.service.enter_message().map_err(|fault| failed(&fault))?;
+        let message = message(data).map_err(|fault| invalid(&fault))?;
+        let Some((id, _)) = &self.episode else {
+            return Err(failed(&Fault::invalid("no episode; send a reset first")));
+        };
+        let until = Instant::now() + self.service.options().limits.deadline;
+        let played = guest::play(&self.env, &self.service, id, until, |_| Ok(message)).await;
+        played.map(|outcome| stepped(&outcome)).map_err(|fault| match fault.code {
+            Code::NotFound => refuse("SESSION_ERROR", &fault).end(),
+            _ => failed(&fault),
+        })
+    }
+
+    async fn state(&self) -> Result<Value, Reply> {
         let Some((id, name)) = &self.episode else { return Ok(nothing()) };
-        let episode = turn_of(&self.env, id).await.map_err(|fault| refuse("SESSION_ERROR", fault))?;
+        let episode = turn_of(&self.env, id).await.map_err(|fault| refuse("SESSION_ERROR", &fault).end())?;
         Ok(told(name, &episode.play))
     }
 
@@ -160,29 +155,27 @@ fn reply(kind: &str, data: Value) -> Reply {
     Reply { body: json!({ "type": kind, "data": data }), last: false }
 }
 
-fn refuse(code: &'static str, fault: Fault) -> Refusal {
-    Refusal { code, fault, more: json!({}), last: false }
+fn refuse(code: &str, fault: &Fault) -> Reply {
+    reply("error", json!({ "code": code, "message": fault.message }))
 }
 
 /// A message, or the fields in it, that cannot be used.
-fn invalid(fault: Fault) -> Refusal {
+fn invalid(fault: &Fault) -> Reply {
     let (place, problem) = fault.message.split_once(": ").unwrap_or(("", &fault.message));
-    let errors = json!([{ "type": "value_error", "loc": [place], "msg": problem }]);
-    Refusal { more: json!({ "errors": errors }), ..refuse("VALIDATION_ERROR", fault) }
+    let mut reply = refuse("VALIDATION_ERROR", fault);
+    reply.body["data"]["errors"] = json!([{ "type": "value_error", "loc": [place], "msg": problem }]);
+    reply
 }
 
 /// Something that could not be done.
-fn failed(fault: Fault) -> Refusal {
+fn failed(fault: &Fault) -> Reply {
     refuse("EXECUTION_ERROR", fault)
 }
 
-impl From<Refusal> for Reply {
-    fn from(refusal: Refusal) -> Self {
-        let Refusal { code, fault, more, last } = refusal;
-        let mut data = more;
-        data["message"] = fault.message.into();
-        data["code"] = code.into();
-        Self { last, ..reply("error", data) }
+impl Reply {
+    /// The session ends with it.
+    fn end(self) -> Self {
+        Self { last: true, ..self }
     }
 }
 
