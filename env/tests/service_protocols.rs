@@ -304,6 +304,9 @@ fn trajectories_of_verl_tool_are_known_by_their_ids() {
     assert!(body["observations"][0].is_string());
     assert_eq!((&body["dones"], &body["valids"]), (&json!([false, true, true]), &json!([true, true, false])));
     assert!(body["observations"][2]["error"].is_string(), "as its server tells of a tool that failed: {body}");
+    // An id whose trajectory is over is one of a new trajectory.
+    let body = ask(&json!({ "trajectory_ids": ["c"], "actions": ["<search>x</search>"] })).json();
+    assert_eq!((&body["dones"], &body["valids"]), (&json!([false]), &json!([true])), "{body}");
     for bad in [
         json!({}),
         json!({ "trajectory_ids": ["a"], "actions": [] }),

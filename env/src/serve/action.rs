@@ -52,17 +52,6 @@ pub(super) fn schema() -> Value {
     })
 }
 
-/// A query in the words of a recipe, as the policy would have written it.
-pub(super) fn say_search(grammar: &Grammar, query: &str) -> String {
-    let tags = &grammar.search;
-    match &grammar.query {
-        QueryForm::Text => format!("{}{query}{}", tags.open, tags.close),
-        QueryForm::Call { name, argument } => {
-            format!("{}{}{}", tags.open, json!({ "name": name, "arguments": { argument: query } }), tags.close)
-        }
-    }
-}
-
 /// The tools of a recipe, as OpenAI's interface describes them; none where queries are plain text.
 pub(super) fn tools(grammar: &Grammar) -> Vec<Value> {
     let QueryForm::Call { name, argument } = &grammar.query else { return Vec::new() };

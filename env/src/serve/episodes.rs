@@ -137,6 +137,12 @@ impl Episodes {
         Ok(Arc::clone(&entry.seat))
     }
 
+    /// Whether there is an episode of this id that goes on.
+    pub fn is_live(&self, id: &str) -> bool {
+        let now = (self.clock)();
+        self.lock().entries.get(id).is_some_and(|entry| !entry.over && !self.is_forgotten(entry, now))
+    }
+
     /// Notes that an episode, which was asked for and may be gone meanwhile, is to have this size, and whether it is over.
     ///
     /// # Errors

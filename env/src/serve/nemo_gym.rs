@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::lists::written;
 use super::native::turn_of;
 use super::play::{Outcome, Play};
-use super::{EnvServer, action, batch, guest, native};
+use super::{EnvServer, batch, guest, native};
 use crate::preset::Grammar;
 use crate::rules::Message;
 use crate::trajectory::{Author, Role, Span};
@@ -46,9 +46,8 @@ pub(super) async fn search(env: Arc<EnvServer>, service: Arc<Service>, incoming:
     let text = if turn_of(&env, &id).await?.play.trajectory.stop.is_some() {
         NO_MORE.to_owned()
     } else {
-        let say = |episode: &super::episodes::Episode| {
-            Ok(Message::text(action::say_search(&episode.play.rules.preset().grammar, &query)))
-        };
+        let say =
+            |episode: &super::episodes::Episode| Ok(Message::text(episode.play.rules.preset().grammar.asking(&query)));
         let outcome = guest::play(&env, &service, &id, incoming.deadline(1), say).await?;
         if outcome.info.index.is_some() { outcome.observation.trim().to_owned() } else { NO_MORE.to_owned() }
     };
@@ -218,7 +217,7 @@ fn spans(grammar: &Grammar, output: &[Value]) -> Vec<Span> {
         Some("function_call") => {
             let arguments = item["arguments"].as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
             let query = arguments.as_ref().and_then(|arguments| arguments["query"].as_str());
-            let said = action::say_search(grammar, query.or(item["arguments"].as_str()).unwrap_or_default());
+            let said = grammar.asking(query.or(item["arguments"].as_str()).unwrap_or_default());
             Some(Span::new(Author::Policy, Role::Assistant, said))
         }
         Some("function_call_output") => {

@@ -127,9 +127,9 @@ fn read(body: &Map<String, Value>) -> Result<Vec<Asked>, Fault> {
     Ok(asked)
 }
 
-/// Begins the episodes of trajectories that were not seen before, all or none.
+/// Begins the episodes of trajectories that were not seen before, or whose ids are used again, all or none.
 fn begin(env: &EnvServer, asked: &[Asked]) -> Result<(), Fault> {
-    let new = asked.iter().filter(|asked| !asked.finish && env.episodes.get(&asked.id).is_err());
+    let new = asked.iter().filter(|asked| !asked.finish && !env.episodes.is_live(&asked.id));
     let plays: Vec<(String, Play)> = new
         .map(|asked| {
             let rules = env.rules(asked.row["preset"].as_str(), None)?;
