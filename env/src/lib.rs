@@ -14,6 +14,8 @@ mod render;
 mod reward;
 mod rollout;
 mod rules;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod task;
 pub mod tasks;
 mod text;

@@ -340,6 +340,18 @@ pub enum LastTurn {
     Stop,
 }
 
+/// Objects are merged, all else is replaced.
+fn replace(fields: &mut serde_json::Value, overrides: &serde_json::Value) {
+    match (fields, overrides) {
+        (serde_json::Value::Object(fields), serde_json::Value::Object(overrides)) => {
+            for (name, value) in overrides {
+                replace(fields.entry(name.clone()).or_insert(serde_json::Value::Null), value);
+            }
+        }
+        (field, value) => *field = value.clone(),
+    }
+}
+
 fn yes() -> bool {
     true
 }
@@ -408,6 +420,19 @@ impl Preset {
         }
         let text = std::fs::read_to_string(name).map_err(Error::io("read", Path::new(name)))?;
         Self::parse(&text, &format!("`{name}`"))
+    }
+
+    /// The same preset with some fields replaced: `{"limits": {"turns": 8}}`. A null takes a field away.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for what does not make a preset.
+    pub fn with(&self, overrides: &serde_json::Value) -> Result<Self> {
+        let refuse = |found: String| Error::invalid("overrides", "fields of a preset (see `/env/v1/presets`)", found);
+        let mut fields = serde_json::to_value(self).map_err(|error| refuse(error.to_string()))?;
+        replace(&mut fields, overrides);
+        let preset: Self = serde_json::from_value(fields).map_err(|error| refuse(error.to_string()))?;
+        preset.check("overrides")?;
+        Ok(preset)
     }
 
     fn parse(text: &str, what: &str) -> Result<Self> {

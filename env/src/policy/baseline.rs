@@ -67,13 +67,18 @@ impl Policy for Guesser {
 impl Grammar {
     /// A message that thinks and searches, as the recipe wants it.
     pub fn searching(&self, thought: &str, query: &str) -> String {
+        self.thinking(thought) + &self.asking(query)
+    }
+
+    /// A query between its tags.
+    pub(crate) fn asking(&self, query: &str) -> String {
         let content = match &self.query {
             QueryForm::Text => format!(" {query} "),
             QueryForm::Call { name, argument } => {
                 format!("\n{}\n", serde_json::json!({ "name": name, "arguments": { argument: [query] } }))
             }
         };
-        format!("{}{}{content}{}", self.thinking(thought), self.search.open, self.search.close)
+        format!("{}{content}{}", self.search.open, self.search.close)
     }
 
     /// A message that thinks and answers, as the recipe wants it.

@@ -84,10 +84,7 @@ pub struct Chosen {
 
 impl Chosen {
     fn read(&self, seed: u64) -> Result<TaskSet, Failure> {
-        let mut set = match &self.tasks[..] {
-            [name] if name == Path::new("sample") && !name.exists() => sets::built_in("sample")?,
-            files => sets::read(files, &ReadOptions::default())?,
-        };
+        let mut set = read_tasks(&self.tasks)?;
         if let Some(source) = &self.source {
             set = set.filter(|task| task.source() == source);
         }
@@ -101,6 +98,17 @@ impl Chosen {
             return Err(Failure::Usage("no task is left; look at `--source`, `--limit` and `--draw`".into()));
         }
         Ok(set)
+    }
+}
+
+/// The tasks of files, or the built-in set `sample`.
+///
+/// # Errors
+/// Those of reading files.
+pub fn read_tasks(files: &[PathBuf]) -> Result<TaskSet, Failure> {
+    match files {
+        [name] if name == Path::new("sample") && !name.exists() => Ok(sets::built_in("sample")?),
+        files => Ok(sets::read(files, &ReadOptions::default())?),
     }
 }
 
