@@ -19,9 +19,11 @@ build:
 test: setup
 	@sh tools/test.sh $(FEATURES)
 
-# The Python client, with the packages that it adapts to, against a real server.
+# The Python package, with the packages that it adapts to, against a real server. The core is built together with what `examples`
+# has built, so that its dependencies are not compiled again with other features.
 test-python: examples
-	VENV="$(CURDIR)/.cache/venv" sh python/test.sh --program target/debug/hindsearch --index .cache/example
+	VENV="$(CURDIR)/.cache/venv" BUILD="--workspace --bins --examples --lib $(FEATURES)" \
+	sh python/test.sh --program target/debug/hindsearch --index .cache/example
 
 # The pages, in a headless Chromium (Debian: chromium, chromium-driver).
 test-pages: setup

@@ -100,9 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, {"data": [{"embedding": base64.b64encode(vector).decode()} for vector in vectors]}
         if self.path.startswith("/v1/passages/"):
             wanted = unquote(self.path[len("/v1/passages/") :])
-            for row, passage in enumerate(PASSAGES):
-                if passage["id"] == wanted:
-                    return 200, {**passage, "row": row, "contents": passage["text"], "url": None}
+            for row in range(len(PASSAGES)):
+                if PASSAGES[row]["id"] == wanted:
+                    return 200, passage(row)
         return 404, problem("not_found", f"`{self.path}` is not here")
 
     def reply(self, status, value, **headers):
@@ -120,6 +120,11 @@ def problem(code, message):
     return {"code": code, "message": message, "request_id": "from-the-server"}
 
 
+def passage(row):
+    title, text = PASSAGES[row]["title"], PASSAGES[row]["text"]
+    return {**PASSAGES[row], "row": row, "contents": f'"{title}"\n{text}' if title else text, "url": None}
+
+
 def search(body):
     if body.get("top_k") == 0:
         return 422, problem("invalid_input", "`top_k` must be 1 to 1,000, found `0`")
@@ -131,7 +136,7 @@ def search(body):
         rows = [row for row in rows if PASSAGES[row]["id"] in filters.get("ids", [passage["id"] for passage in PASSAGES])]
         rows = [row for row in rows if PASSAGES[row]["id"] not in filters.get("exclude_ids", [])]
         fields = body.get("fields", ["id", "title", "text", "score"])
-        hits = [{**PASSAGES[row], "row": row, "score": float(scores[row])} for row in rows[: body.get("top_k", 3)]]
+        hits = [{**passage(row), "score": float(scores[row])} for row in rows[: body.get("top_k", 3)]]
         found.append({"hits": [{key: hit[key] for key in fields} for hit in hits], "truncated": len(query) > 1000})
     return 200, {"results": found, "index": {"generation": 1}, "timings": {}, "request_id": "from-the-server"}
 

@@ -191,7 +191,9 @@ def _failure(cause: Outcome, attempt: Attempt) -> HindsearchError:
     late = isinstance(cause, (TimeoutError, socket.timeout, asyncio.TimeoutError))  # three classes before Python 3.11
     kind, text = (Timeout, "no answer in time") if late else (Unavailable, f"{type(cause).__name__}: {cause}")
     if isinstance(cause, http.client.BadStatusLine):
-        text = f"the answer is not HTTP but {ascii(str(cause))[:80]}: is another program there, or does it speak TLS (`https://`)?"
+        text = (
+            f"the answer is not HTTP but {ascii(str(cause))[:80]}: is another program there, or does it speak TLS (`https://`)?"
+        )
     error = kind(text, request_id=attempt.request.id, url=attempt.url())
     error.__cause__ = cause if isinstance(cause, BaseException) else None
     return error
