@@ -4,7 +4,7 @@
 HINDSEARCH := target/release/hindsearch
 FEATURES := --features rten,hub,remote,serve,otlp
 
-.PHONY: quickstart setup build test test-python test-pages lint examples deny clean
+.PHONY: quickstart setup build test test-python test-pages test-viewer lint examples deny clean
 
 quickstart: setup build
 	@sh tools/quickstart.sh $(HINDSEARCH)
@@ -29,6 +29,11 @@ test-python: examples
 test-pages: setup
 	cargo build --workspace $(FEATURES)
 	python3 tests/pages/run.py --hindsearch target/debug/hindsearch
+
+# The page of `hindsearch view`, in the same browser.
+test-viewer:
+	cargo build --workspace $(FEATURES)
+	python3 tests/viewer/run.py --hindsearch target/debug/hindsearch
 
 lint:
 	cargo fmt --all --check

@@ -5,13 +5,15 @@ use std::io;
 
 use hindsearch::config::ConfigError;
 use hindsearch::indexes::{self, ErrorKind};
-use hindsearch::retriever;
+use hindsearch::{env, retriever};
 
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// From the libraries.
     Retriever(retriever::Error),
+    /// From the environment's library.
+    Env(env::Error),
     /// A setting that cannot be used.
     Config(ConfigError),
     /// An argument or a combination that the parser cannot refuse.
@@ -35,6 +37,8 @@ impl Failure {
         match self {
             Self::Retriever(retriever::Error::Index(indexes::Error::Interrupted)) => 130,
             Self::Retriever(error) => error.kind().exit_code(),
+            Self::Env(env::Error::Interrupted) => 130,
+            Self::Env(error) => error.kind().exit_code(),
             Self::Config(ConfigError::Read { source, .. }) => ErrorKind::of_io(source).exit_code(),
             Self::Config(_) | Self::Usage(_) => ErrorKind::InvalidInput.exit_code(),
             Self::Verdict(kind, _) => kind.exit_code(),
@@ -55,7 +59,11 @@ impl fmt::Display for Failure {
             Self::Retriever(retriever::Error::Index(indexes::Error::Interrupted)) => {
                 write!(f, "interrupted; nothing is half done: run the same command again to go on")
             }
+            Self::Env(env::Error::Interrupted) => {
+                write!(f, "interrupted; what was done is kept: run the same command again to go on")
+            }
             Self::Retriever(error) => error.fmt(f),
+            Self::Env(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::Usage(message) | Self::Verdict(_, message) => message.fmt(f),
             Self::Stream(error) => write!(f, "standard input or output: {error}"),
@@ -73,6 +81,12 @@ impl From<retriever::Error> for Failure {
 impl From<indexes::Error> for Failure {
     fn from(error: indexes::Error) -> Self {
         Self::Retriever(error.into())
+    }
+}
+
+impl From<env::Error> for Failure {
+    fn from(error: env::Error) -> Self {
+        Self::Env(error)
     }
 }
 

@@ -77,6 +77,12 @@ enum Command {
     /// Measure quality
     #[command(subcommand)]
     Eval(commands::eval::Command),
+    /// Play, keep and score episodes
+    #[command(subcommand)]
+    Env(commands::env::Command),
+    /// Show the trajectories of a run in a browser
+    #[cfg(feature = "view")]
+    View(commands::view::Args),
     /// Check this machine: library, model, memory, disk
     Doctor(commands::doctor::Args),
     /// Show or check the settings
@@ -137,7 +143,12 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), Failure> {
     let interrupt = Interrupt::new();
     // Commands that write stop at a safe point at the first Ctrl-C, and at once at the second. The others just end.
-    if matches!(cli.command, Command::Build(_) | Command::Export(_)) {
+    let writes = match &cli.command {
+        Command::Build(_) | Command::Export(_) => true,
+        Command::Env(command) => command.writes(),
+        _ => false,
+    };
+    if writes {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register_conditional_shutdown(signal, 130, interrupt.flag())
                 .map_err(Failure::internal)?;
@@ -160,7 +171,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Inspect(args) => commands::inspect::run(args, &context(resolve()?)),
         Command::Verify(args) => commands::verify::run(args, &context(resolve()?)),
         Command::Export(args) => commands::export::run(args, &context(resolve()?)),
+        Command::Env(command) => commands::env::run(command, &context(resolve()?)),
         Command::Eval(command) => commands::eval::run(command, &context(resolve()?)),
+        #[cfg(feature = "view")]
+        Command::View(args) => commands::view::run(args, &context(resolve()?)),
         Command::Doctor(args) => commands::doctor::run(args, &context(resolve()?)),
         Command::Config(command) => commands::config::run(command, &context(resolve()?)),
         Command::Completions(args) => commands::completions::run(args),

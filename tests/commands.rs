@@ -8,7 +8,7 @@ use std::process::Stdio;
 use common::{Bench, Outcome};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 20] = [
     &["build"],
     &["search"],
     &["mcp"],
@@ -17,6 +17,14 @@ const COMMANDS: [&[&str]; 12] = [
     &["verify"],
     &["export"],
     &["eval", "retrieval"],
+    &["env", "play"],
+    &["env", "rollout"],
+    &["env", "replay"],
+    &["env", "score"],
+    &["env", "judge"],
+    &["env", "presets"],
+    &["env", "tasks"],
+    &["view"],
     &["doctor"],
     &["config", "show"],
     &["config", "check"],
@@ -232,4 +240,15 @@ fn nothing_is_left_in_the_users_home() {
     command.env("HOME", &home).env_remove("XDG_CACHE_HOME").env_remove("ORT_DISABLE_TELEMETRY");
     assert!(command.status().expect("it starts").success());
     assert_eq!(std::fs::read_dir(&home).expect("the home").count(), 0);
+}
+
+#[test]
+fn a_run_that_cannot_be_shown_is_told_and_other_machines_are_not_served() {
+    let bench = Bench::new();
+    bench.write("bad.jsonl", "text\n");
+    bench.write("run.jsonl", "");
+    bench.refused(&["view", "nowhere"], 3, &["nowhere"]);
+    bench.refused(&["view", "."], 3, &["trajectories.jsonl"]);
+    bench.refused(&["view", "bad.jsonl", "--port", "0"], 2, &["bad.jsonl", "line 1"]);
+    bench.refused(&["view", "run.jsonl", "--host", "0.0.0.0"], 2, &["0.0.0.0", "127.0.0.1", "ssh -L"]);
 }

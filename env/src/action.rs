@@ -22,6 +22,7 @@ pub(crate) struct Reading {
 pub(crate) enum Fault {
     Malformed,
     UnknownTool(String),
+    Arguments,
 }
 
 /// The bytes between the first opening tag that has a closing one and that closing one.
@@ -44,12 +45,20 @@ pub(crate) fn all_between(text: &str, tags: &Tags) -> Vec<Bytes> {
     found
 }
 
+/// The bytes before the last closing tag and behind the opening one that is nearest to it.
+fn innermost(text: &str, tags: &Tags) -> Option<Bytes> {
+    let end = text.rfind(&tags.close)?;
+    let start = text[..end].rfind(&tags.open)? + tags.open.len();
+    Some(start..end)
+}
+
 /// Reads a message.
 pub(crate) fn read(grammar: &Grammar, message: &str) -> Reading {
     let end = cut(grammar, message);
     let text = &message[..end];
     let pick = |tags: &Tags| match grammar.choose {
         Choose::Last => all_between(text, tags).pop(),
+        Choose::Innermost => innermost(text, tags),
         _ => first_between(text, tags),
     };
     let (search, answer) = (pick(&grammar.search), grammar.answer.as_ref().and_then(pick));
@@ -62,7 +71,7 @@ pub(crate) fn read(grammar: &Grammar, message: &str) -> Reading {
     let is_search = match (&search, &answer) {
         (Some(search), Some(answer)) => match grammar.choose {
             Choose::First => search.start - grammar.search.open.len() < answer.start - open_length(grammar),
-            Choose::Last => search.start > answer.start,
+            Choose::Last | Choose::Innermost => search.start > answer.start,
             Choose::SearchFirst => true,
             Choose::AnswerFirst => false,
         },
@@ -91,6 +100,7 @@ fn cut(grammar: &Grammar, message: &str) -> usize {
     let at = match grammar.cut {
         Cut::None => None,
         Cut::SearchFirst => search.or(answer),
+        Cut::Search => search,
         Cut::FirstClose => search.into_iter().chain(answer).min(),
     };
     at.unwrap_or(message.len())
@@ -105,23 +115,24 @@ fn queries(form: &QueryForm, content: &str) -> Result<Vec<String>, Fault> {
     }
     // Some models write the arguments as a text with JSON in it.
     let inner =
-        call["arguments"].as_str().map(serde_json::from_str::<Value>).transpose().map_err(|_| Fault::Malformed)?;
+        call["arguments"].as_str().map(serde_json::from_str::<Value>).transpose().map_err(|_| Fault::Arguments)?;
     let given = &inner.as_ref().unwrap_or(&call["arguments"])[argument];
     let texts = match given {
         Value::String(query) => vec![query.clone()],
         Value::Array(queries) => {
             let texts = queries.iter().map(|query| query.as_str().map(str::to_owned));
-            texts.collect::<Option<_>>().ok_or(Fault::Malformed)?
+            texts.collect::<Option<_>>().ok_or(Fault::Arguments)?
         }
-        _ => return Err(Fault::Malformed),
+        _ => return Err(Fault::Arguments),
     };
-    if texts.is_empty() { Err(Fault::Malformed) } else { Ok(texts) }
+    if texts.is_empty() { Err(Fault::Arguments) } else { Ok(texts) }
 }
 
 impl Fault {
     fn reason(&self) -> String {
         match self {
             Self::Malformed => "a call that is not JSON with the tool's name and arguments".into(),
+            Self::Arguments => "a call without queries in its arguments".into(),
             Self::UnknownTool(name) => format!("a call of another tool, {name:?}"),
         }
     }

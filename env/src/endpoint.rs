@@ -41,6 +41,15 @@ impl Endpoint {
         Ok(Self { address, token, agent: config.into() })
     }
 
+    /// The server at `address`, with the token that `OPENAI_API_KEY` holds, and ten minutes for an answer.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn from_environment(address: &str) -> Result<Self> {
+        let token = std::env::var("OPENAI_API_KEY").ok().filter(|token| !token.is_empty());
+        Self::new(address, token, Duration::from_secs(600))
+    }
+
     /// The address.
     pub fn address(&self) -> &str {
         &self.address

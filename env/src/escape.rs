@@ -6,23 +6,34 @@
 
 use std::borrow::Cow;
 
-/// Markers of chat templates that do not begin with `<`.
-const BRACKETED: [&str; 8] = [
+/// Markers of chat templates that do not begin with `<`: those of Llama 2, Mistral and GLM.
+const BRACKETED: [&str; 19] = [
     "[INST]",
     "[/INST]",
     "[SYSTEM_PROMPT]",
     "[/SYSTEM_PROMPT]",
     "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
     "[TOOL_CALLS]",
     "[TOOL_RESULTS]",
     "[/TOOL_RESULTS]",
+    "[TOOL_CONTENT]",
+    "[ARGS]",
+    "[CALL_ID]",
+    "[THINK]",
+    "[/THINK]",
+    "[IMG]",
+    "[IMG_END]",
+    "[MASK]",
+    "[gMASK]",
+    "[sMASK]",
 ];
 const LESS: &str = "&lt;";
 const BRACKET: &str = "&#91;";
 const AMPERSAND: &str = "&amp;";
 
-/// The text made inert. A text after which other text may come must not end in the beginning of a tag, so `<` at its end is
-/// replaced, too.
+/// The text made inert. Other text may come behind it, so the beginning of a tag, a marker or a replacement at its end is replaced,
+/// too.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['<', '[', '&']) {
         return Cow::Borrowed(text);
@@ -33,10 +44,11 @@ pub fn escape(text: &str) -> Cow<'_, str> {
         let (before, from) = rest.split_at(at);
         escaped.push_str(before);
         let after = &from[1..];
+        let begins = |forms: &[&str]| forms.iter().any(|form| from.starts_with(form) || form.starts_with(from));
         let (own, replaced) = match from.as_bytes()[0] {
             b'<' => ("<", (!after.starts_with(|c: char| c.is_ascii_digit() || c == '=')).then_some(LESS)),
-            b'[' => ("[", BRACKETED.iter().any(|marker| from.starts_with(marker)).then_some(BRACKET)),
-            _ => ("&", [LESS, BRACKET, AMPERSAND].iter().any(|form| from.starts_with(form)).then_some(AMPERSAND)),
+            b'[' => ("[", begins(&BRACKETED).then_some(BRACKET)),
+            _ => ("&", begins(&[LESS, BRACKET, AMPERSAND]).then_some(AMPERSAND)),
         };
         escaped.push_str(replaced.unwrap_or(own));
         rest = after;

@@ -1,16 +1,24 @@
 //! A language model as a judge of answers (LasJ): what it judges is data to it, and it is believed only in one form.
 
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use hindsearch_indexes::{Interrupt, Progress};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::endpoint::Endpoint;
+use crate::log::JsonLog;
 use crate::trajectory::{Action, Trajectory};
-use crate::{Result, Task};
+use crate::{Error, Result, Task};
 
 /// What a judge said of an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Verdict {
+pub struct Judgement {
     /// The task.
     pub task: String,
     /// The play.
@@ -46,8 +54,8 @@ impl Judge {
     ///
     /// # Errors
     /// Those of the server.
-    pub fn judge(&self, task: &Task, trajectory: &Trajectory) -> Result<Verdict> {
-        let verdict = |correct, said: &str| Verdict {
+    pub fn judge(&self, task: &Task, trajectory: &Trajectory) -> Result<Judgement> {
+        let verdict = |correct, said: &str| Judgement {
             task: trajectory.task.clone(),
             sample: trajectory.sample,
             judge: self.model.clone(),
@@ -69,6 +77,86 @@ impl Judge {
         let answer = self.endpoint.post("chat/completions", &request)?;
         let said = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
         Ok(verdict(read(said), said))
+    }
+}
+
+/// A judge at work on a run.
+pub struct Judging<'a> {
+    /// The judge.
+    pub judge: &'a Judge,
+    /// Requests at a time.
+    pub parallel: NonZero<usize>,
+}
+
+/// How verdicts came out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The answer means what an accepted one means.
+    pub correct: u64,
+    /// It does not.
+    pub incorrect: u64,
+    /// The judge did not keep to the form; that counts neither way.
+    pub unreadable: u64,
+}
+
+impl Judging<'_> {
+    /// Judges all trajectories that were played to their end, and adds each verdict to the file at once. Verdicts of this judge
+    /// that are there count, and are not asked for again.
+    ///
+    /// # Errors
+    /// Those of the server, with all verdicts so far in the file; [`Error::Line`] for a file of something else;
+    /// [`Error::Interrupted`] on request.
+    pub fn run(
+        &self,
+        all: &[(&Task, Trajectory)],
+        path: &Path,
+        on_progress: &(dyn Fn(Progress) + Sync),
+        interrupt: &Interrupt,
+    ) -> Result<Told> {
+        let mut log = JsonLog::open(path)?;
+        let mut known: HashMap<(String, u32), Option<bool>> = HashMap::new();
+        log.read(|verdict: Judgement| {
+            if verdict.judge == self.judge.model {
+                known.insert((verdict.task, verdict.sample), verdict.correct);
+            }
+        })?;
+        let is_open = |one: &&(&Task, Trajectory)| {
+            one.1.error.is_none() && one.1.stop.is_some() && !known.contains_key(&(one.1.task.clone(), one.1.sample))
+        };
+        let open: Vec<_> = all.iter().filter(is_open).collect();
+        let (next, log) = (AtomicUsize::new(0), Mutex::new((log, known)));
+        let total = Some(open.len() as u64);
+        let work = || -> Result<()> {
+            while let Some((task, trajectory)) = open.get(next.fetch_add(1, Ordering::Relaxed)) {
+                interrupt.check().map_err(|_| Error::Interrupted)?;
+                let verdict = self.judge.judge(task, trajectory).inspect_err(|_| {
+                    // The others need not try the same server.
+                    next.store(open.len(), Ordering::Relaxed);
+                })?;
+                let mut held = log.lock().unwrap_or_else(PoisonError::into_inner);
+                held.0.append(&verdict)?;
+                held.1.insert((verdict.task, verdict.sample), verdict.correct);
+                drop(held);
+                on_progress(Progress { done: next.load(Ordering::Relaxed).min(open.len()) as u64, total });
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.parallel.get()).map(|_| scope.spawn(work)).collect();
+            let outcomes = workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Interrupted)));
+            outcomes.collect::<Result<Vec<()>>>()
+        })?;
+        let (_, known) = log.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut told = Told::default();
+        for (_, trajectory) in all {
+            match known.get(&(trajectory.task.clone(), trajectory.sample)) {
+                Some(Some(true)) => told.correct += 1,
+                Some(Some(false)) => told.incorrect += 1,
+                Some(None) => told.unreadable += 1,
+                None => {}
+            }
+        }
+        Ok(told)
     }
 }
 

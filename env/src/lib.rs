@@ -14,24 +14,30 @@ mod render;
 mod reward;
 mod rollout;
 mod rules;
+#[cfg(feature = "serve")]
+pub mod serve;
 mod task;
 pub mod tasks;
 mod text;
 mod trajectory;
+#[cfg(feature = "viewer")]
+pub mod viewer;
 
 #[cfg(feature = "remote")]
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use escape::{escape, unescape};
 #[cfg(feature = "remote")]
-pub use judge::{Judge, Verdict};
+pub use judge::{Judge, Judgement, Judging, Told};
 pub use log::{TrajectoryLog, read_trajectories};
 pub use preset::{
-    Budget, Choose, Cut, End, Grammar, Invalid, JsonForm, LastTurn, Limits, Observation, Overflow, PRESETS, Preset,
-    Prompt, QueryForm, Tags, Then,
+    Budget, Choose, Clip, Cut, End, Grammar, Invalid, JsonForm, LastTurn, Limits, Observation, Overflow, PRESETS,
+    Preset, Prompt, QueryForm, Tags, Then,
 };
 pub use render::{FourCharacters, Measure};
-pub use reward::{Reward, RewardRules, Scored, ScoredText, Scorer, Term};
+pub use reward::{
+    Normalizer, Response, Reward, RewardRules, Scored, ScoredText, Scorer, Term, Verdict, reference_score, scorers,
+};
 pub use rollout::{Rollout, RolloutOptions, Summary, replay, score};
 pub use rules::{Decision, Message, Rules, Transition};
 pub use task::{Gold, Task};

@@ -1,5 +1,5 @@
-//! Trajectories on disk: one JSON object a line, only ever appended to, so that a run that is killed loses the line it was
-//! writing and nothing else. Files that end in `.zst` are compressed, a frame a line.
+//! Records on disk: one JSON object a line, only ever appended to, so that a run that is killed loses the line it was writing and
+//! nothing else. Files that end in `.zst` are compressed, a frame a line.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -7,19 +7,73 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use fs4::TryLockError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::trajectory::{TRAJECTORY_VERSION, Trajectory};
 use crate::{Error, Result};
 
-/// Bytes that a trajectory may have.
+/// Bytes that a line may have.
 const LONGEST_LINE: u64 = 256 << 20;
 const COMPRESSION: i32 = 3;
 
-/// A file of trajectories that is open for more.
-pub struct TrajectoryLog {
+/// A file of records that is open for more, by one process at a time.
+pub(crate) struct JsonLog {
     file: File,
     path: PathBuf,
-    compressed: bool,
+}
+
+impl JsonLog {
+    /// Opens a file to go on with, or a new one. It must be [read](Self::read) before anything is added.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] while another process writes to it; [`Error::Io`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let open = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let file = open.map_err(Error::io("open", path))?;
+        match fs4::FileExt::try_lock(&file) {
+            Ok(()) => Ok(Self { file, path: path.to_path_buf() }),
+            Err(TryLockError::WouldBlock) => Err(Error::Unavailable {
+                what: format!("`{}`", path.display()),
+                found: "another run writes to it".into(),
+                remedy: "wait for it, or name another file".into(),
+            }),
+            Err(TryLockError::Error(error)) => Err(Error::io("lock", path)(error)),
+        }
+    }
+
+    /// Gives all records that are there, and removes what a killed run left of a line.
+    ///
+    /// # Errors
+    /// [`Error::Line`] for a file that holds something else, which is left as it is; [`Error::Io`].
+    pub fn read<T: DeserializeOwned>(&mut self, mut take: impl FnMut(T)) -> Result<()> {
+        let mut lines = Lines::new(&self.file, &self.path);
+        while let Some(line) = lines.next_line()? {
+            take(lines.parse(&line)?);
+        }
+        let whole = lines.whole;
+        let shortened = self.file.set_len(whole).and_then(|()| self.file.seek(SeekFrom::End(0)));
+        shortened.map(drop).map_err(Error::io("write to", &self.path))
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn append(&mut self, record: &impl Serialize) -> Result<()> {
+        let mut line = serde_json::to_vec(record).map_err(|error| Error::io("write to", &self.path)(error.into()))?;
+        line.push(b'\n');
+        if is_compressed(&self.path) {
+            line = zstd::encode_all(&line[..], COMPRESSION).map_err(Error::io("compress for", &self.path))?;
+        }
+        // A single write, so that a kill leaves at most one line that is not whole.
+        self.file.write_all(&line).map_err(Error::io("write to", &self.path))
+    }
+}
+
+/// A file of trajectories that is open for more.
+pub struct TrajectoryLog {
+    log: JsonLog,
     done: HashMap<(String, u32), bool>,
 }
 
@@ -30,28 +84,12 @@ impl TrajectoryLog {
     /// [`Error::Unavailable`] while another process writes to it; [`Error::Line`] for a file that holds something else, which is
     /// left as it is; [`Error::Io`].
     pub fn open(path: &Path) -> Result<Self> {
-        let open = OpenOptions::new().read(true).append(true).create(true).open(path);
-        let mut file = open.map_err(Error::io("open", path))?;
-        match fs4::FileExt::try_lock(&file) {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::Unavailable {
-                    what: format!("`{}`", path.display()),
-                    found: "another run writes to it".into(),
-                    remedy: "wait for it, or name another file".into(),
-                });
-            }
-            Err(TryLockError::Error(error)) => return Err(Error::io("lock", path)(error)),
-        }
-        let compressed = is_compressed(path);
+        let mut log = JsonLog::open(path)?;
         let mut done = HashMap::new();
-        let mut lines = Lines::new(&file, path, compressed);
-        while let Some(trajectory) = lines.next_trajectory()? {
-            done.insert((trajectory.task, trajectory.sample), trajectory.error.is_none());
-        }
-        let whole = lines.whole;
-        file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0))).map_err(Error::io("write to", path))?;
-        Ok(Self { file, path: path.to_path_buf(), compressed, done })
+        log.read(|Checked(one): Checked| {
+            done.insert((one.task, one.sample), one.error.is_none());
+        })?;
+        Ok(Self { log, done })
     }
 
     /// Whether this play of the task is in the file, played to its end.
@@ -64,14 +102,7 @@ impl TrajectoryLog {
     /// # Errors
     /// [`Error::Io`].
     pub fn append(&mut self, trajectory: &Trajectory) -> Result<()> {
-        let mut line =
-            serde_json::to_vec(trajectory).map_err(|error| Error::io("write to", &self.path)(error.into()))?;
-        line.push(b'\n');
-        if self.compressed {
-            line = zstd::encode_all(&line[..], COMPRESSION).map_err(Error::io("compress for", &self.path))?;
-        }
-        // A single write, so that a kill leaves at most one line that is not whole.
-        self.file.write_all(&line).map_err(Error::io("write to", &self.path))?;
+        self.log.append(trajectory)?;
         self.done.insert((trajectory.task.clone(), trajectory.sample), trajectory.error.is_none());
         Ok(())
     }
@@ -81,7 +112,7 @@ impl TrajectoryLog {
     /// # Errors
     /// [`Error::Io`].
     pub fn sync(&self) -> Result<()> {
-        self.file.sync_data().map_err(Error::io("sync", &self.path))
+        self.log.file.sync_data().map_err(Error::io("sync", &self.log.path))
     }
 }
 
@@ -92,7 +123,7 @@ impl TrajectoryLog {
 /// [`Error::Line`] names the line that is no trajectory, or one of another version; [`Error::Io`].
 pub fn read_trajectories(path: &Path) -> Result<Vec<Trajectory>> {
     let file = File::open(path).map_err(Error::io("open", path))?;
-    let mut lines = Lines::new(&file, path, is_compressed(path));
+    let mut lines = Lines::new(&file, path);
     let mut all: Vec<Option<Trajectory>> = Vec::new();
     let mut places = HashMap::new();
     while let Some(trajectory) = lines.next_trajectory()? {
@@ -105,46 +136,69 @@ pub fn read_trajectories(path: &Path) -> Result<Vec<Trajectory>> {
     Ok(all.into_iter().flatten().collect())
 }
 
+/// A trajectory of the version that is known; of another one its version is told before anything else that is wrong.
+struct Checked(Trajectory);
+
+impl<'de> serde::Deserialize<'de> for Checked {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        use serde::de::Error as _;
+        let value = serde_json::Value::deserialize(deserializer)?;
+        match value["version"].as_u64() {
+            Some(version) if version == u64::from(TRAJECTORY_VERSION) => {}
+            Some(version) => {
+                let known = format!("a trajectory of version {version}, where {TRAJECTORY_VERSION} is known");
+                return Err(D::Error::custom(known));
+            }
+            None => return Err(D::Error::custom("no `version`")),
+        }
+        serde_json::from_value(value).map(Self).map_err(D::Error::custom)
+    }
+}
+
 fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "zst")
 }
 
 /// The lines of a file, and how many of its bytes hold whole ones.
-struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     reader: BufReader<&'a File>,
     path: &'a Path,
-    compressed: bool,
     number: u64,
-    whole: u64,
+    pub(crate) whole: u64,
 }
 
 impl<'a> Lines<'a> {
-    fn new(file: &'a File, path: &'a Path, compressed: bool) -> Self {
-        Self { reader: BufReader::new(file), path, compressed, number: 0, whole: 0 }
+    fn new(file: &'a File, path: &'a Path) -> Self {
+        Self { reader: BufReader::new(file), path, number: 0, whole: 0 }
     }
 
-    fn next_trajectory(&mut self) -> Result<Option<Trajectory>> {
+    /// Those that begin at byte `whole`, behind `number` others.
+    #[cfg(feature = "viewer")]
+    pub(crate) fn behind(file: &'a File, path: &'a Path, number: u64, whole: u64) -> Result<Self> {
+        let mut reader = BufReader::new(file);
+        reader.seek(SeekFrom::Start(whole)).map_err(Error::io("read", path))?;
+        Ok(Self { reader, path, number, whole })
+    }
+
+    pub(crate) fn next_trajectory(&mut self) -> Result<Option<Trajectory>> {
         let Some(line) = self.next_line()? else { return Ok(None) };
-        self.number += 1;
-        let refuse = |expected: &str, found: String| Error::Line {
+        self.parse(&line).map(|Checked(trajectory)| Some(trajectory))
+    }
+
+    fn parse<T: DeserializeOwned>(&self, line: &[u8]) -> Result<T> {
+        serde_json::from_slice(line).map_err(|error| Error::Line {
             path: self.path.to_path_buf(),
             line: self.number,
-            expected: expected.into(),
-            found,
-        };
-        let version = serde_json::from_slice::<Versioned>(&line);
-        let version = version.map_err(|error| refuse("a trajectory", error.to_string()))?.version;
-        if version != TRAJECTORY_VERSION {
-            return Err(refuse(&format!("a trajectory of version {TRAJECTORY_VERSION}"), format!("version {version}")));
-        }
-        serde_json::from_slice(&line).map(Some).map_err(|error| refuse("a trajectory", error.to_string()))
+            expected: "a record as this program writes it".into(),
+            found: error.to_string(),
+        })
     }
 
     /// The next whole line.
     fn next_line(&mut self) -> Result<Option<Vec<u8>>> {
         let failed = Error::io("read", self.path);
         let mut line = Vec::new();
-        if self.compressed {
+        if is_compressed(self.path) {
             if self.reader.fill_buf().map_err(&failed)?.is_empty() {
                 return Ok(None);
             }
@@ -162,11 +216,7 @@ impl<'a> Lines<'a> {
             }
             self.whole += read as u64;
         }
+        self.number += 1;
         Ok(Some(line))
     }
-}
-
-#[derive(serde::Deserialize)]
-struct Versioned {
-    version: u32,
 }

@@ -47,6 +47,13 @@ pub struct Prompt {
     /// Whether a question without a question mark gets one.
     #[serde(default)]
     pub question_mark: bool,
+    /// Whether the texts stand one behind the other as they are, without a chat template.
+    #[serde(default)]
+    pub bare: bool,
+    /// The tools, as the JSON that chat templates take: a list of functions. Kept as text, since the order of its keys is part of
+    /// what a policy was trained with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<String>,
 }
 
 /// An opening and a closing tag.
@@ -113,6 +120,8 @@ pub enum Cut {
     /// Behind the first closing search tag; without one, behind the first closing answer tag.
     #[default]
     SearchFirst,
+    /// Behind the first closing search tag.
+    Search,
     /// Behind whichever closing tag comes first.
     FirstClose,
 }
@@ -126,6 +135,8 @@ pub enum Choose {
     First,
     /// The one that begins last.
     Last,
+    /// The one that ends last, from the opening tag that is nearest.
+    Innermost,
     /// The first search; without one, the first answer.
     SearchFirst,
     /// The first answer; without one, the first search.
@@ -158,8 +169,20 @@ pub struct Observation {
     #[serde(default)]
     pub after: String,
     /// A passage: `{number}` from 1, `{title}` (first line of the contents, quotes kept), `{text}` (the rest), `{contents}`,
-    /// `{id}`, `{score}` (three decimals), `{query}`.
+    /// `{name}` (the title without quotes), `{id}`, `{score}` (three decimals), `{query}`.
     pub passage: String,
+    /// A passage without a title in quotes; as any other where it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untitled: Option<String>,
+    /// Whether blanks around `{text}` and `{contents}` go.
+    #[serde(default)]
+    pub strip: bool,
+    /// Where `{text}` and `{contents}` end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip: Option<Clip>,
+    /// Between two passages of a query.
+    #[serde(default)]
+    pub separator: String,
     /// Before the passages of each query: `{query}`, `{number}`.
     #[serde(default)]
     pub query: String,
@@ -169,7 +192,7 @@ pub struct Observation {
     /// In place of passages where there are none.
     #[serde(default)]
     pub empty: String,
-    /// Whether blanks around the passages go.
+    /// Whether blanks around the passages of a query go.
     #[serde(default)]
     pub trim: bool,
     /// Whether the passages become `{"result": "…"}`.
@@ -187,6 +210,17 @@ pub struct Observation {
     /// What goes when there is too much.
     #[serde(default)]
     pub overflow: Overflow,
+}
+
+/// The most that a passage may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clip {
+    /// Characters.
+    pub characters: usize,
+    /// What stands where more would come.
+    #[serde(default)]
+    pub mark: String,
 }
 
 /// How much room there is.
@@ -240,6 +274,10 @@ pub struct Invalid {
     /// What is said to a call of another tool, `{name}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown_tool: Option<String>,
+    /// What is said to a call without queries, or with something else in their place; as to one that is no JSON where it is not
+    /// given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
 }
 
 /// What happens after a message that is no action.
@@ -252,6 +290,9 @@ pub enum Then {
     Empty,
     /// Nothing is said, and the policy goes on.
     GoOn,
+    /// Nothing is said. A message that was cut off by its limit goes on; after any other one the episode is over, since the policy
+    /// has ended it.
+    GoOnIfCutOff,
     /// The episode is over.
     End,
 }
@@ -262,9 +303,15 @@ pub enum Then {
 pub struct Limits {
     /// Messages of the policy in which it may search.
     pub turns: usize,
-    /// Searches; further ones are not carried out, and the last turn's rule holds.
+    /// Searches; further ones are not carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searches: Option<usize>,
+    /// What is said to a search beyond `searches`; where it is not given, the last turn's rule holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exceeded: Option<String>,
+    /// What is said to a search for what was searched before; where it is not given, it is carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<String>,
     /// Queries in one message; the first ones are searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queries: Option<usize>,
@@ -275,7 +322,7 @@ pub struct Limits {
     pub force: String,
     /// Tokens of a message of the policy.
     pub response_tokens: usize,
-    /// Tokens of prompt and episode together.
+    /// Tokens of prompt and episode together. An observation gets at most half of what is left of them.
     pub context_tokens: usize,
 }
 
@@ -289,12 +336,33 @@ pub enum LastTurn {
     Force,
     /// The last search is carried out, and the episode is over.
     Observe,
-    /// The last search is not carried out.
+    /// The last message gets no reply, and a search in it is not carried out.
     Stop,
+}
+
+/// Objects are merged, all else is replaced.
+fn replace(fields: &mut serde_json::Value, overrides: &serde_json::Value) {
+    match (fields, overrides) {
+        (serde_json::Value::Object(fields), serde_json::Value::Object(overrides)) => {
+            for (name, value) in overrides {
+                replace(fields.entry(name.clone()).or_insert(serde_json::Value::Null), value);
+            }
+        }
+        (field, value) => *field = value.clone(),
+    }
 }
 
 fn yes() -> bool {
     true
+}
+
+/// Whether the tools are a list that holds the function of the calls that are read.
+fn has_function(tools: &str, form: &QueryForm) -> bool {
+    let QueryForm::Call { name, argument } = form else { return false };
+    let tools: Vec<serde_json::Value> = serde_json::from_str(tools).unwrap_or_default();
+    tools.iter().map(|tool| &tool["function"]).any(|function| {
+        function["name"].as_str() == Some(name) && function["parameters"]["properties"][argument].is_object()
+    })
 }
 
 /// Declares the built-in presets.
@@ -312,7 +380,22 @@ macro_rules! presets {
     };
 }
 
-presets!["hindsearch"];
+presets![
+    "hindsearch",
+    "search-r1",
+    "search-r1-v0.3",
+    "autorefine",
+    "skyrl",
+    "slime",
+    "verl-tool-call",
+    "research",
+    "r1-searcher",
+    "asearcher",
+    "zerosearch",
+    "search-o1",
+    "rllm",
+    "tinker",
+];
 
 impl Preset {
     /// A preset that is built in.
@@ -339,6 +422,19 @@ impl Preset {
         Self::parse(&text, &format!("`{name}`"))
     }
 
+    /// The same preset with some fields replaced: `{"limits": {"turns": 8}}`. A null takes a field away.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for what does not make a preset.
+    pub fn with(&self, overrides: &serde_json::Value) -> Result<Self> {
+        let refuse = |found: String| Error::invalid("overrides", "fields of a preset (see `/env/v1/presets`)", found);
+        let mut fields = serde_json::to_value(self).map_err(|error| refuse(error.to_string()))?;
+        replace(&mut fields, overrides);
+        let preset: Self = serde_json::from_value(fields).map_err(|error| refuse(error.to_string()))?;
+        preset.check("overrides")?;
+        Ok(preset)
+    }
+
     fn parse(text: &str, what: &str) -> Result<Self> {
         let preset: Self = toml::from_str(text)
             .map_err(|error| Error::invalid(what, "a preset (see env/presets)", error.to_string().trim_end()))?;
@@ -362,6 +458,12 @@ impl Preset {
         if grammar.end != End::NoSearch && grammar.answer.is_none() {
             return refuse("grammar.answer", "tags, where an answer ends the episode", "nothing");
         }
+        if let Some(tools) = &self.prompt.tools
+            && !has_function(tools, &grammar.query)
+        {
+            let expected = "a JSON list of functions, among them the one of `grammar.query`";
+            return refuse("prompt.tools", expected, tools);
+        }
         for (field, value) in [
             ("observation.top_k", self.observation.top_k),
             ("limits.turns", self.limits.turns),
@@ -369,6 +471,7 @@ impl Preset {
             ("limits.context_tokens", self.limits.context_tokens),
             ("limits.searches", self.limits.searches.unwrap_or(1)),
             ("limits.queries", self.limits.queries.unwrap_or(1)),
+            ("observation.clip.characters", self.observation.clip.as_ref().map_or(1, |clip| clip.characters)),
         ] {
             if value == 0 {
                 return refuse(field, "at least 1", "0");

@@ -57,56 +57,48 @@ const WIDEST_TOKEN: usize = 32;
 /// What verl puts where the middle was.
 const MIDDLE: &str = "...(truncated)...";
 
-/// Renders what was found for each query.
-pub(crate) fn render(
-    rules: &Observation,
-    measure: &dyn Measure,
-    queries: &[String],
-    found: &[Vec<Ranked>],
-) -> Rendered {
-    let (measure, most): (&dyn Measure, usize) = match rules.budget {
-        None => (measure, usize::MAX),
-        Some(Budget::Tokens(most)) => (measure, most),
-        Some(Budget::Characters(most)) => (&Characters, most),
-    };
-    let widest = if rules.overflow == Overflow::Passages { most.saturating_mul(WIDEST_TOKEN) } else { usize::MAX };
-    let mut sheet = Sheet::new(rules, queries, found, widest);
-    let all: Vec<usize> = found.iter().map(Vec::len).collect();
-    let text = sheet.text(&all);
-    if most == usize::MAX || measure.length(&text) <= most {
-        return Rendered { text, shown: all, truncated: sheet.shortened };
-    }
-    match rules.overflow {
-        Overflow::End => {
-            let kept = measure.head(&text, most);
-            Rendered { text: text[..kept].to_owned(), shown: all, truncated: true }
+/// How observations are made.
+pub(crate) struct Renderer<'a> {
+    pub rules: &'a Observation,
+    pub measure: &'a dyn Measure,
+    /// Tokens that an observation may have whatever the rules say, unless they have a way of their own to cut it.
+    pub room: usize,
+}
+
+impl Renderer<'_> {
+    /// What was found for each query, as far as there is room.
+    pub fn render(&self, queries: &[String], found: &[Vec<Ranked>]) -> Rendered {
+        let rules = self.rules;
+        let (measure, most): (&dyn Measure, usize) = match rules.budget {
+            None => (self.measure, usize::MAX),
+            Some(Budget::Tokens(most)) => (self.measure, most),
+            Some(Budget::Characters(most)) => (&Characters, most),
+        };
+        let room = if rules.overflow == Overflow::Passages { self.room } else { usize::MAX };
+        let fits = |text: &str| {
+            let within = |measure: &dyn Measure, most| most == usize::MAX || measure.length(text) <= most;
+            within(measure, most) && within(self.measure, room)
+        };
+        let widest = if rules.overflow == Overflow::Passages { most.min(room) } else { usize::MAX };
+        let mut sheet = Sheet::new(rules, queries, found, widest.saturating_mul(WIDEST_TOKEN));
+        let all: Vec<usize> = found.iter().map(Vec::len).collect();
+        let text = sheet.text(&all);
+        if fits(&text) {
+            return Rendered { text, shown: all, truncated: sheet.shortened };
         }
-        Overflow::Middle => {
-            let text = format!("{}{}{}", rules.before, middle_out(&sheet.inside(&all), most), rules.after);
-            Rendered { text, shown: all, truncated: true }
-        }
-        Overflow::Passages => {
-            let mut shown = all;
-            loop {
-                let total: usize = shown.iter().sum();
-                // The lowest rank there is; of several queries' the last one's.
-                let Some(longest) = (0..shown.len()).max_by_key(|&query| (shown[query], query)) else { break };
-                if total <= 1 {
-                    break;
-                }
-                shown[longest] -= 1;
-                if measure.length(&sheet.text(&shown)) <= most {
-                    return Rendered { text: sheet.text(&shown), shown, truncated: true };
-                }
+        match rules.overflow {
+            Overflow::End => {
+                let kept = measure.head(&text, most);
+                Rendered { text: text[..kept].to_owned(), shown: all, truncated: true }
             }
-            if let Some(query) = shown.iter().position(|&count| count == 1) {
-                if let Some(text) = sheet.trimmed(query, &shown, |text| measure.length(text) <= most) {
-                    return Rendered { text, shown, truncated: true };
-                }
-                shown[query] = 0;
+            Overflow::Middle => {
+                let text = format!("{}{}{}", rules.before, middle_out(&sheet.inside(&all), most), rules.after);
+                Rendered { text, shown: all, truncated: true }
             }
-            let text = sheet.frame("");
-            Rendered { text, shown, truncated: true }
+            Overflow::Passages => {
+                let (text, shown) = sheet.fewer(all, fits);
+                Rendered { text, shown, truncated: true }
+            }
         }
     }
 }
@@ -125,27 +117,38 @@ impl<'a> Sheet<'a> {
         let mut heads = Vec::with_capacity(queries.len());
         let mut lines = Vec::with_capacity(queries.len());
         for (number, (query, passages)) in queries.iter().zip(found).enumerate() {
-            let query = inert(rules, query);
-            let number = (number + 1).to_string();
-            heads.push(fill(&rules.query, &[("{query}", &query), ("{number}", &number)]));
+            let number = number + 1;
+            let asked = |name: &str| match name {
+                "query" => Some(inert(rules, query)),
+                "number" => Some(number.to_string().into()),
+                _ => None,
+            };
+            heads.push(fill(&rules.query, asked));
             let line = |(rank, ranked): (usize, &Ranked)| {
                 let passage = &ranked.passage;
                 let contents = passage.contents();
                 // As the recipes do it: the first line is the title, whatever it is.
                 let (title, text) = contents.split_once('\n').unwrap_or((&contents, ""));
-                let short = crate::text::head(text, widest);
-                shortened |= short.len() < text.len();
-                let (number, score) = ((rank + 1).to_string(), format!("{:.3}", ranked.score));
-                let values = [
-                    ("{number}", number.as_str()),
-                    ("{title}", &inert(rules, crate::text::head(title, widest))),
-                    ("{text}", &inert(rules, short)),
-                    ("{contents}", &inert(rules, crate::text::head(&contents, widest))),
-                    ("{id}", &inert(rules, &passage.id)),
-                    ("{score}", score.as_str()),
-                    ("{query}", &query),
-                ];
-                fill(&rules.passage, &values)
+                let mut short = |text| {
+                    let text = if rules.strip { strip(text) } else { text };
+                    let head = crate::text::head(text, widest);
+                    shortened |= head.len() < text.len();
+                    inert(rules, &clip(rules, head)).into_owned().into()
+                };
+                let is_quoted =
+                    passage.title.as_ref().is_some_and(|title| title.len() > 2 && title != passage.display_title());
+                let template = rules.untitled.as_ref().filter(|_| !is_quoted);
+                fill(template.unwrap_or(&rules.passage), |name| match name {
+                    "number" => Some((rank + 1).to_string().into()),
+                    "title" => Some(inert(rules, crate::text::head(title, widest))),
+                    "name" => Some(inert(rules, crate::text::head(passage.display_title(), widest))),
+                    "text" => Some(short(text)),
+                    "contents" => Some(short(&contents)),
+                    "id" => Some(inert(rules, &passage.id)),
+                    "score" => Some(format!("{:.3}", ranked.score).into()),
+                    "query" => Some(inert(rules, query)),
+                    _ => None,
+                })
             };
             lines.push(passages.iter().enumerate().map(line).collect());
         }
@@ -154,14 +157,15 @@ impl<'a> Sheet<'a> {
 
     fn inside(&self, shown: &[usize]) -> String {
         let blocks = self.heads.iter().zip(&self.lines).zip(shown).map(|((head, lines), &count)| {
-            let passages = lines[..count].concat();
-            if passages.is_empty() { format!("{head}{}", self.rules.empty) } else { head.clone() + &passages }
+            let passages = lines[..count].join(&self.rules.separator);
+            let passages = if self.rules.trim { strip(&passages) } else { &passages };
+            // Where passages were left out for lack of room, it would be wrong to say that there were none.
+            format!("{head}{}", if lines.is_empty() { &self.rules.empty } else { passages })
         });
         self.encode(&blocks.collect::<Vec<_>>().join(&self.rules.between))
     }
 
     fn encode(&self, inside: &str) -> String {
-        let inside = if self.rules.trim { strip(inside) } else { inside };
         match self.rules.json {
             JsonForm::None => inside.to_owned(),
             JsonForm::Unicode => format!("{{\"result\": {}}}", serde_json::Value::from(inside)),
@@ -175,6 +179,26 @@ impl<'a> Sheet<'a> {
 
     fn text(&self, shown: &[usize]) -> String {
         format!("{}{}{}", self.rules.before, self.inside(shown), self.rules.after)
+    }
+
+    /// Leaves out passages, the lowest ranks first, and then the end of the last one, until the text fits.
+    fn fewer(&mut self, mut shown: Vec<usize>, fits: impl Fn(&str) -> bool) -> (String, Vec<usize>) {
+        while shown.iter().sum::<usize>() > 1 {
+            // The lowest rank there is; of several queries' the last one's.
+            let Some(longest) = (0..shown.len()).max_by_key(|&query| (shown[query], query)) else { break };
+            shown[longest] -= 1;
+            let text = self.text(&shown);
+            if fits(&text) {
+                return (text, shown);
+            }
+        }
+        if let Some(query) = shown.iter().position(|&count| count == 1) {
+            if let Some(text) = self.trimmed(query, &shown, fits) {
+                return (text, shown);
+            }
+            shown[query] = 0;
+        }
+        (self.frame(""), shown)
     }
 
     /// The most of the only passage that fits, at least a character.
@@ -201,17 +225,31 @@ fn inert<'a>(rules: &Observation, text: &'a str) -> Cow<'a, str> {
     if rules.escape { escape(text) } else { Cow::Borrowed(text) }
 }
 
-/// Replaces placeholders in one pass, so that what is put in is not looked at again.
-fn fill(template: &str, values: &[(&str, &str)]) -> String {
+/// The text up to where the recipe ends a passage.
+fn clip<'a>(rules: &Observation, text: &'a str) -> Cow<'a, str> {
+    let Some(clip) = &rules.clip else { return Cow::Borrowed(text) };
+    let kept = Characters.head(text, clip.characters);
+    if kept == text.len() { Cow::Borrowed(text) } else { Cow::Owned(format!("{}{}", &text[..kept], clip.mark)) }
+}
+
+/// Replaces `{name}` by its value in one pass, so that what is put in is not looked at again. What has no value stays.
+fn fill<'a>(template: &str, mut value: impl FnMut(&str) -> Option<Cow<'a, str>>) -> String {
     let mut filled = String::with_capacity(template.len() + 64);
     let mut rest = template;
     while let Some(at) = rest.find('{') {
         let (before, from) = rest.split_at(at);
         filled.push_str(before);
-        let known = values.iter().find(|(name, _)| from.starts_with(name));
-        let (value, length) = known.map_or(("{", 1), |(name, value)| (*value, name.len()));
-        filled.push_str(value);
-        rest = &from[length..];
+        let name = from[1..].split_once('}').map(|(name, _)| name);
+        match name.and_then(|name| Some((value(name)?, name.len() + 2))) {
+            Some((value, length)) => {
+                filled.push_str(&value);
+                rest = &from[length..];
+            }
+            None => {
+                filled.push('{');
+                rest = &from[1..];
+            }
+        }
     }
     filled + rest
 }

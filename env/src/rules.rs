@@ -9,7 +9,7 @@ use hindsearch_retriever::Ranked;
 
 use crate::action::{self, Fault, Reading};
 use crate::preset::{LastTurn, Preset, Then};
-use crate::render::{FourCharacters, Measure, render};
+use crate::render::{FourCharacters, Measure, Renderer};
 use crate::text::strip;
 use crate::trajectory::{Action, Author, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
 use crate::{Error, Result, Task};
@@ -123,8 +123,11 @@ impl Rules {
             queries.truncate(most);
         }
         let cut_off = message.cut_off;
-        let may_search = self.may_search(episode);
-        let was_last = self.is_exhausted(episode);
+        let is_last = self.is_last(episode);
+        let refusal = if is_last { None } else { self.refusal(episode, &action) };
+        if refusal.is_some() {
+            action = Action::Invalid { reason: "a search that is not allowed".into() };
+        }
         episode.spans.push(message.into_span(end));
         let span = episode.spans.len() - 1;
         let turn = Turn { span, action, content, cut_off, found: None, observation: None, truncated: false };
@@ -133,16 +136,15 @@ impl Rules {
         let stop = match action {
             Action::Answer { .. } => Some(Stop::Answer),
             Action::End => Some(Stop::End),
-            Action::Search { queries } if may_search => return Ok(Decision::Search(queries.clone())),
-            Action::Search { .. } => Some(Stop::Turns),
-            Action::Invalid { .. } if was_last => Some(Stop::Turns),
+            Action::Search { .. } | Action::Invalid { .. } if is_last => Some(Stop::Turns),
+            Action::Search { queries } => return Ok(Decision::Search(queries.clone())),
             Action::Invalid { .. } => None,
         };
         if stop.is_some() {
             episode.stop = stop;
             return Ok(Decision::Next(Transition { stop, ..Transition::default() }));
         }
-        let (reply, stop) = self.reply(fault.as_ref());
+        let (reply, stop) = refusal.map_or_else(|| self.reply(episode, fault.as_ref()), |reply| (reply, None));
         Ok(Decision::Next(self.go_on(episode, reply, stop, false)))
     }
 
@@ -160,7 +162,7 @@ impl Rules {
                 found.len().to_string(),
             ));
         }
-        let rendered = render(&self.preset.observation, &*self.measure, queries, found);
+        let rendered = self.renderer(episode).render(queries, found);
         let record = |(passages, &shown): (&Vec<Ranked>, &usize)| {
             let found = |(rank, ranked): (usize, &Ranked)| Found {
                 id: ranked.passage.id.clone(),
@@ -177,11 +179,34 @@ impl Rules {
         Ok(self.go_on(episode, rendered.text, None, rendered.truncated))
     }
 
+    /// What is said to a search that is not carried out though turns are left.
+    fn refusal(&self, episode: &Trajectory, action: &Action) -> Option<String> {
+        let Action::Search { queries } = action else { return None };
+        let limits = &self.preset.limits;
+        if limits.searches.is_some_and(|most| episode.searches() >= most) {
+            return limits.exceeded.clone();
+        }
+        let searched = |query| {
+            let earlier = episode.turns.iter().filter(|turn| turn.is_search());
+            earlier
+                .into_iter()
+                .any(|turn| matches!(&turn.action, Action::Search { queries } if queries.contains(query)))
+        };
+        limits.repeated.clone().filter(|_| queries.iter().all(searched))
+    }
+
+    /// Nothing that is found may fill the context and so end the episode: it gets half of what is left.
+    fn renderer(&self, episode: &Trajectory) -> Renderer<'_> {
+        let left = self.preset.limits.context_tokens.saturating_sub(self.length(episode));
+        Renderer { rules: &self.preset.observation, measure: &*self.measure, room: left / 2 }
+    }
+
     /// What is said to a message that is no action.
-    fn reply(&self, fault: Option<&Fault>) -> (String, Option<Stop>) {
+    fn reply(&self, episode: &Trajectory, fault: Option<&Fault>) -> (String, Option<Stop>) {
         let invalid = &self.preset.invalid;
         let special = match fault {
             Some(Fault::Malformed) => invalid.malformed.clone(),
+            Some(Fault::Arguments) => invalid.arguments.clone().or_else(|| invalid.malformed.clone()),
             Some(Fault::UnknownTool(name)) => {
                 let shown: String = name.chars().take(100).collect();
                 invalid.unknown_tool.as_ref().map(|reply| reply.replace("{name}", &crate::escape(&shown)))
@@ -192,10 +217,14 @@ impl Rules {
             (Some(reply), _) => (reply, None),
             (None, Then::Reply) => (invalid.reply.clone(), None),
             (None, Then::Empty) => {
-                let nothing = [String::new()];
-                (render(&self.preset.observation, &*self.measure, &nothing, &[Vec::new()]).text, None)
+                let empty = self.renderer(episode).render(&[String::new()], &[Vec::new()]);
+                (empty.text, None)
             }
             (None, Then::GoOn) => (String::new(), None),
+            (None, Then::GoOnIfCutOff) => {
+                let is_cut_off = episode.turns.last().is_some_and(|turn| turn.cut_off);
+                (String::new(), (!is_cut_off).then_some(Stop::End))
+            }
             (None, Then::End) => (String::new(), Some(Stop::End)),
         }
     }
@@ -225,16 +254,18 @@ impl Rules {
         Transition { observation: text, stop, truncated }
     }
 
-    fn may_search(&self, episode: &Trajectory) -> bool {
+    /// Whether nothing follows the next message, so that it may answer at most.
+    fn is_last(&self, episode: &Trajectory) -> bool {
         let limits = &self.preset.limits;
-        let turns = limits.turns - usize::from(limits.last_turn == LastTurn::Stop);
-        episode.turns.len() < turns && limits.searches.is_none_or(|most| episode.searches() < most)
+        self.is_exhausted(episode)
+            || limits.last_turn == LastTurn::Stop && episode.turns.len().saturating_add(1) >= limits.turns
     }
 
-    /// Whether the policy may answer at most.
+    /// Whether the turns in which the policy may search are used up.
     fn is_exhausted(&self, episode: &Trajectory) -> bool {
         let limits = &self.preset.limits;
-        episode.turns.len() >= limits.turns || limits.searches.is_some_and(|most| episode.searches() >= most)
+        let searched = limits.searches.is_some_and(|most| episode.searches() >= most) && limits.exceeded.is_none();
+        episode.turns.len() >= limits.turns || searched
     }
 
     /// Tokens of prompt and episode.

@@ -114,6 +114,7 @@ fn a_message_that_is_no_action_is_answered_as_the_recipe_says() {
         (Then::Reply, preset().invalid.reply, None),
         (Then::Empty, "\n\n<information>Nothing was found.</information>\n\n".into(), None),
         (Then::GoOn, String::new(), None),
+        (Then::GoOnIfCutOff, String::new(), Some(Stop::End)),
         (Then::End, String::new(), Some(Stop::End)),
     ] {
         let rules = with(|preset| preset.invalid.then = then);
@@ -172,7 +173,8 @@ fn searches_and_queries_and_the_context_have_limits() {
         "<search>a</search>",
         &["t\nmany words that take the rest of the context away from it"],
     );
-    assert_eq!(seen.stop, Some(Stop::Context));
+    assert_eq!((seen.stop, seen.truncated), (None, true), "no passage can end an episode");
+    assert_eq!(next(&rules, &mut episode, "a message that takes it").stop, Some(Stop::Context));
 
     let rules = with(|preset| {
         preset.limits.queries = Some(2);

@@ -5,6 +5,7 @@ pub mod completions;
 pub mod config;
 pub mod doctor;
 pub mod embed;
+pub mod env;
 pub mod eval;
 pub mod export;
 pub mod inspect;
@@ -14,6 +15,8 @@ pub mod search;
 #[cfg(feature = "serve")]
 pub mod serve;
 pub mod verify;
+#[cfg(feature = "view")]
+pub mod view;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};

@@ -5,12 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hindsearch::env::Preset;
+use hindsearch::env::serve::{EnvOptions, EnvServer};
 use hindsearch::retriever::serve::{
     self, Address, EngineOptions, Limits, Listen, ServeOptions, Service, TlsFiles, Token,
 };
 use serde_json::json;
 
 use super::Context;
+use super::env::read_tasks;
 use super::search::open_options;
 use crate::failure::Failure;
 use crate::output::count;
@@ -24,9 +27,13 @@ const TOKEN: &str = "HINDSEARCH_TOKEN";
 Clients of Search-R1, verl, SkyRL, GEM, ROLL, slime, rLLM, ReSearch and R1-Searcher can ask as they are; `/docs` lists all
 routes, `/` is a page to search with, `/mcp` speaks the Model Context Protocol.
 
+Trainers play episodes at `/env/v1`; clients of OpenEnv are given `http://HOST:PORT/openenv`, those of NeMo Gym and verl-tool the
+port alone.
+
 Examples:
   hindsearch serve wiki                                  # http://127.0.0.1:8000
   hindsearch serve wiki --port 8001 --top-k 5
+  hindsearch serve wiki --tasks nq_train.parquet --preset search-r1
   hindsearch serve wiki --listen 6002=zerosearch         # a port for clients whose requests do not tell their dialect
   hindsearch serve wiki --host 0.0.0.0 --insecure-no-auth --allow-host node1   # trainers on other nodes, as http://node1:8000
   hindsearch serve wiki --host 0.0.0.0 --token-file token.txt --tls-cert cert.pem --tls-key key.pem")]
@@ -42,6 +49,12 @@ pub struct Args {
     /// Passages for a request that names no number (serve.top_k, 3)
     #[arg(long, short = 'k', value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: Option<u32>,
+    /// Files of tasks that trainers may play, or `sample`, the built-in set
+    #[arg(long, value_name = "FILE", default_value = "sample")]
+    tasks: Vec<PathBuf>,
+    /// The recipe of trainers that name none: a name (`hindsearch env presets`), or a file
+    #[arg(long, value_name = "NAME", default_value = "hindsearch")]
+    preset: String,
     /// A further port that speaks one dialect alone: search_r1, skyrl, gem, rllm, rllm_documents, zerosearch, asearcher,
     /// browsecomp, research, r1_searcher, rerank, pyserini
     #[arg(long, value_name = "PORT=DIALECT", value_parser = listen)]
@@ -84,7 +97,8 @@ pub struct Args {
 /// Serves until SIGTERM or Ctrl-C, then lets the requests under way end. With `--json` one line on stdout tells where.
 ///
 /// # Errors
-/// A taken port, an address that others can reach without a token, a missing or damaged index, another model.
+/// A taken port, an address that others can reach without a token, a missing or damaged index, another model, unreadable tasks,
+/// an unknown recipe.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let begun = Instant::now();
     let open = open_options(context, args.model.as_deref(), args.effort)?;
@@ -98,6 +112,7 @@ fn options(args: Args, context: &Context) -> Result<ServeOptions, Failure> {
     let settings = &context.config.serve;
     let host = settings.host.parse().map_err(Failure::internal)?;
     let configured = configured(context);
+    let env = EnvServer::new(EnvOptions::new(read_tasks(&args.tasks)?, Preset::load(&args.preset)?))?;
     let tls = args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
     Ok(ServeOptions {
         address: SocketAddr::new(args.host.unwrap_or(host), args.port.unwrap_or(settings.port)),
@@ -112,6 +127,7 @@ fn options(args: Args, context: &Context) -> Result<ServeOptions, Failure> {
         derive_urls: args.derive_urls,
         page_in: !args.no_page_in,
         access_log: !args.no_access_log && !context.quiet,
+        more_routes: vec![env.routes()],
         ..configured
     })
 }
@@ -195,6 +211,9 @@ fn tell(context: &Context, index: &Path, begun: Instant, service: &Service, addr
         if here.socket.ip().is_unspecified() {
             here.socket.set_ip(Ipv4Addr::LOCALHOST.into());
         }
-        let _ = writeln!(err, "Search at {here}/ , all routes at {here}/docs , for agents {here}/mcp . Ctrl-C stops.");
+        let _ = writeln!(
+            err,
+            "Search at {here}/ , all routes at {here}/docs , for agents {here}/mcp , for trainers {here}/env/v1 . Ctrl-C stops."
+        );
     }
 }

@@ -384,10 +384,15 @@ class Access(Page):
 
     PAGES = (EVERYTHING, "docs#post-v1-search")
 
+    DRAWN = ".hit, .operation .try"
+
     def ready(self, path):
         self.browser.open("about:blank")
         self.go(path)
-        wait(lambda: self.browser.visible(".hit, .operation .try"), 15, "the page to be drawn")
+        wait(lambda: self.browser.visible(self.DRAWN), 15, "the page to be drawn")
+
+    def name(self, path):
+        return "docs" if "docs" in path else "hits"
 
     def test_every_control_has_a_name(self):
         for path in self.PAGES:
@@ -427,7 +432,7 @@ class Access(Page):
                     }
                     return faint;""")
                 self.assertEqual(faint, [], f"dark: {dark}, {path}")
-                self.picture(f"{'docs' if 'docs' in path else 'hits'}-{'dark' if dark else 'light'}")
+                self.picture(f"{self.name(path)}-{'dark' if dark else 'light'}")
 
     def test_nothing_is_wider_than_a_phone(self):
         for width in (320, 390):
@@ -435,4 +440,4 @@ class Access(Page):
             for path in self.PAGES:
                 self.ready(path)
                 self.assertEqual(self.browser.run("return document.scrollingElement.scrollWidth - innerWidth"), 0, f"{path} at {width}")
-                self.picture(f"{'docs' if 'docs' in path else 'hits'}-{width}")
+                self.picture(f"{self.name(path)}-{width}")

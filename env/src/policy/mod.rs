@@ -1,5 +1,6 @@
 //! Who plays: anything that writes the next message of an episode.
 
+mod baseline;
 #[cfg(feature = "remote")]
 mod openai;
 mod scripted;
@@ -7,6 +8,7 @@ mod scripted;
 use crate::rules::{Message, Rules};
 use crate::{Result, Trajectory};
 
+pub use baseline::{Guesser, Oracle};
 #[cfg(feature = "remote")]
 pub use openai::{ChatServer, ChatServerOptions};
 pub use scripted::{Recorded, Scripted};

@@ -49,9 +49,14 @@ impl ChatServer {
     }
 
     fn ask(&self, turn: &Turn<'_>) -> Result<Message> {
-        let route = if self.options.completions { "completions" } else { "chat/completions" };
+        let route = if self.continues_text(turn) { "completions" } else { "chat/completions" };
         let answer = self.endpoint.post(route, &self.request(turn))?;
         read(&answer, turn).ok_or_else(|| self.endpoint.unexpected(route, "a choice with a text", &answer))
+    }
+
+    /// Whether the recipe, or whoever asks, wants text to go on rather than a chat.
+    fn continues_text(&self, turn: &Turn<'_>) -> bool {
+        self.options.completions || turn.rules.preset().prompt.bare
     }
 
     fn request(&self, turn: &Turn<'_>) -> Value {
@@ -69,13 +74,17 @@ impl ChatServer {
             set("stop", json!(preset.grammar.stop));
         }
         let messages = turn.episode.messages();
-        if options.completions {
+        if self.continues_text(turn) {
             set("prompt", json!(messages.into_iter().map(|(_, text)| text).collect::<String>()));
             set("logprobs", json!(1));
         } else {
             let goes_on = messages.last().is_some_and(|(role, _)| *role == Role::Assistant);
             set("messages", chat(messages));
             set("logprobs", json!(true));
+            // They were read when the preset was.
+            if let Some(tools) = preset.prompt.tools.as_deref().and_then(|tools| serde_json::from_str(tools).ok()) {
+                set("tools", tools);
+            }
             if options.extensions && goes_on {
                 set("add_generation_prompt", json!(false));
                 set("continue_final_message", json!(true));

@@ -1,21 +1,26 @@
 //! What an episode earns: named terms with weights, from scorers that are pure functions of what the policy wrote.
 //!
 //! A scorer sees the policy's messages, one by one. What was retrieved is not among them, so no passage can earn or cost
-//! anything. Recipes that score the joined transcript can be had by name (`text = "response"` or `"transcript"`), to show what
-//! they pay.
+//! anything; `retrieval`, and `search-r1-format` with a `retrieval` of its own, look at observations, and say so. Recipes that
+//! score the joined transcript can be had by name (`text = "response"` or `"transcript"`), to show what they pay.
 
-mod answer;
-mod exact;
 mod normalize;
+mod overlap;
+mod python;
+mod scene;
 mod scorer;
+pub mod scorers;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::preset::Grammar;
-use crate::trajectory::{Author, Trajectory};
+use crate::trajectory::Trajectory;
 use crate::{Error, Gold, Result};
+use scene::{Record, Scene};
 
-pub use scorer::Scorer;
+pub use normalize::Normalizer;
+pub use scorer::{Response, Scorer, Verdict, reference_score};
 
 /// How a recipe rewards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,18 +36,30 @@ pub struct RewardRules {
     pub terms: Vec<Term>,
 }
 
-/// A part of the reward.
+/// A part of the reward: `{ scorer = "f1", name = "answer", weight = 0.8 }`. The scorer's own options stand beside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Map<String, Value>")]
 pub struct Term {
     /// What is computed.
+    #[serde(flatten)]
     pub scorer: Scorer,
     /// What it is called; the scorer's name where it is not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// What its value is multiplied with.
-    #[serde(default = "full")]
     pub weight: f64,
+}
+
+impl TryFrom<Map<String, Value>> for Term {
+    type Error = serde_json::Error;
+
+    /// What is no name and no weight is the scorer's, which knows its options and refuses others.
+    fn try_from(mut fields: Map<String, Value>) -> Result<Self, Self::Error> {
+        let name = fields.remove("name").map(serde_json::from_value).transpose()?;
+        let weight = fields.remove("weight").map(serde_json::from_value).transpose()?;
+        let scorer = serde_json::from_value(Value::Object(fields))?;
+        Ok(Self { scorer, name, weight: weight.unwrap_or(1.0) })
+    }
 }
 
 /// What a scorer looks at.
@@ -80,41 +97,18 @@ pub struct Scored {
     pub value: f64,
 }
 
-/// What a scorer is given.
-pub(crate) struct Scene<'a> {
-    /// Texts in which answers are looked for, in order; none goes on in the next.
-    pub texts: Vec<String>,
-    pub minimum_spans: usize,
-    pub gold: &'a Gold,
-    pub grammar: &'a Grammar,
-    pub trajectory: &'a Trajectory,
-}
-
 fn one() -> usize {
     1
-}
-
-fn full() -> f64 {
-    1.0
 }
 
 impl RewardRules {
     /// What this trajectory earns. Answers that the prompt holds count where the recipe looks at the prompt.
     pub fn score(&self, grammar: &Grammar, gold: &Gold, trajectory: &Trajectory) -> Reward {
-        let joined = |with_prompt: bool| {
-            let spans = trajectory.spans.iter().filter(|span| with_prompt || span.author != Author::Prompt);
-            vec![spans.map(|span| span.text.as_str()).collect()]
-        };
-        let texts = match self.text {
-            ScoredText::Policy => trajectory.policy_texts().map(str::to_owned).collect(),
-            ScoredText::Response => joined(false),
-            ScoredText::Transcript => joined(true),
-        };
-        let scene = Scene { texts, minimum_spans: self.minimum_spans, gold, grammar, trajectory };
+        let scene = Scene::of(self, Record { grammar, trajectory }, gold.answers());
         let terms = self.terms.iter().map(|term| Scored {
             name: term.name.clone().unwrap_or_else(|| term.scorer.name().to_owned()),
             weight: term.weight,
-            value: term.scorer.value(&scene),
+            value: term.scorer.verdict(&scene).value,
         });
         let terms: Vec<Scored> = terms.collect();
         Reward { total: terms.iter().map(|term| term.weight * term.value).sum(), terms }

@@ -24,7 +24,7 @@ pub enum Format {
     NemoGym,
     /// `_id`, `text` (BEIR's `queries.jsonl`). BEIR has no answers: they are taken from `metadata`; JSON lines.
     Beir,
-    /// `question` and `target`, `answers` or `answer` (Tinker and others); JSON lines.
+    /// `question` and `target`, `answers`, `answer` or `ground_truth` (Tinker and others); JSON lines.
     Plain,
 }
 
@@ -103,7 +103,9 @@ impl Format {
                 None,
                 &["/golden_answers", "/answers", "/metadata/golden_answers", "/metadata/answers", "/metadata/answer"],
             ),
-            Self::Plain => places(&["/question"], None, &["/target", "/answers", "/answer", "/golden_answers"]),
+            Self::Plain => {
+                places(&["/question"], None, &["/target", "/answers", "/answer", "/golden_answers", "/ground_truth"])
+            }
         }
     }
 

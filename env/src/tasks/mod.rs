@@ -14,6 +14,6 @@ mod write;
 pub use built_in::{BUILT_IN, built_in};
 pub use format::Format;
 pub use mix::mix;
-pub use read::{ReadOptions, read};
+pub use read::{ReadOptions, from_row, read};
 pub use set::TaskSet;
 pub use write::write;

@@ -56,6 +56,18 @@ pub fn read(paths: &[PathBuf], options: &ReadOptions) -> Result<TaskSet> {
     Ok(TaskSet::new(tasks))
 }
 
+/// A task from a single row, in any of the formats; one that names no data set is of `unknown`.
+///
+/// # Errors
+/// [`Error::InvalidInput`] for a row without a question or without answers. It shows nothing that stands in the row.
+pub fn from_row(row: &Value) -> Result<Task> {
+    let refuse = |expected: String, found| Error::invalid("task", expected, found);
+    let format = Format::of(row)
+        .ok_or_else(|| refuse(format!("a row in one of the formats {}", format::names()), fields::fields(row)))?;
+    let defaults = Defaults { source: "unknown".into(), split: None };
+    fields::task(row, format, &defaults).map_err(|problem| refuse(problem.expected, problem.found))
+}
+
 /// Turns the rows of one file into tasks.
 pub(super) struct Rows<'a> {
     path: &'a Path,

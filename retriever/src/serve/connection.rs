@@ -18,11 +18,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::memory::Share;
 use super::options::Limits;
+use super::places::Place;
+use super::service::Service;
 
 const IDLE: u8 = 0;
 const HEAD: u8 = 1;
 const BUSY: u8 = 2;
 const SENDING: u8 = 3;
+const UPGRADED: u8 = 4;
 
 /// Bytes of an answer that are given out at once.
 const PIECE: usize = 64 << 10;
@@ -54,6 +57,11 @@ impl Phase {
         self.set(BUSY);
     }
 
+    /// From now on the connection speaks another protocol, which has clocks of its own.
+    pub fn upgraded(&self) {
+        self.set(UPGRADED);
+    }
+
     /// Whether nothing is under way that the client waits for.
     pub fn is_waiting(&self) -> bool {
         matches!(self.get(), IDLE | HEAD)
@@ -70,6 +78,9 @@ impl Phase {
     }
 
     fn set(&self, phase: u8) {
+        if self.get() == UPGRADED {
+            return;
+        }
         self.0.since.store(self.0.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
         self.0.phase.store(phase, Ordering::Relaxed);
     }
@@ -128,12 +139,33 @@ impl Drop for Answering {
     }
 }
 
+/// A connection's place, and its share in the gauge of connections.
+pub(super) struct Seat {
+    pub place: Place,
+    service: Arc<Service>,
+}
+
+impl Seat {
+    pub fn new(place: Place, service: &Arc<Service>) -> Arc<Self> {
+        service.metrics().connections.inc();
+        Arc::new(Self { place, service: Arc::clone(service) })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.service.metrics().connections.dec();
+    }
+}
+
 /// The whole answer to a request whose head cannot be read, by the status that hyper gives it.
 pub(super) type Refuse = Box<dyn Fn(StatusCode) -> Vec<u8> + Send>;
 
 /// Bytes to and from a client.
 pub(super) struct Timed<S> {
     stream: S,
+    /// Taken until the socket is closed, whichever protocol it speaks at the end.
+    _seat: Arc<Seat>,
     phase: Phase,
     refuse: Refuse,
     /// The refusal that is being sent in place of hyper's own, and how much of it is sent.
@@ -150,17 +182,18 @@ pub(super) struct Timed<S> {
 }
 
 impl<S> Timed<S> {
-    pub fn new(stream: S, phase: Phase, limits: &Limits, refuse: Refuse) -> Self {
+    pub fn new(stream: S, seat: Arc<Seat>, limits: &Limits, refuse: Refuse) -> Self {
+        let (phase, _seat) = (seat.place.phase.clone(), seat);
         let (head, idle, stall) = (limits.head, limits.idle, limits.body_time);
         let (reading, writing, lingering, refusal) = (None, None, None, None);
-        Self { stream, phase, refuse, refusal, head, idle, stall, reading, writing, lingering }
+        Self { stream, _seat, phase, refuse, refusal, head, idle, stall, reading, writing, lingering }
     }
 
     /// Fails once the time for the current phase is over.
     fn check_reading(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let phase = self.phase.get();
         let limit = match phase {
-            BUSY | SENDING => {
+            BUSY | SENDING | UPGRADED => {
                 self.reading = None;
                 return Poll::Pending;
             }

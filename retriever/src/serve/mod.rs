@@ -51,5 +51,5 @@ pub use openapi::build as openapi;
 pub use options::{Limits, Listen, ServeOptions, TlsFiles, Token};
 pub use routes::{Body, MoreRoutes, Route, schema};
 pub use server::{Address, Bound, serve};
-pub use service::{Readiness, Service};
+pub use service::{MessageGuard, Readiness, Service};
 pub use serving::Serving;

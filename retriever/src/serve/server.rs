@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Request};
+use axum::http::StatusCode;
 use hyper::body::Incoming as HyperBody;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -21,11 +22,11 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use super::connection::{Answering, Timed};
+use super::connection::{Answering, Seat, Timed};
 use super::dialects::{self, Dialect};
 use super::memory::Share;
 use super::options::ServeOptions;
-use super::places::{Place, Places};
+use super::places::Places;
 use super::service::Service;
 use super::serving::Serving;
 use super::tls::Tls;
@@ -327,36 +328,35 @@ impl Host {
             tokio::spawn(async move {
                 // An answer is sent in one piece; waiting for more to send would only delay it.
                 let _ = stream.set_nodelay(true);
-                let connections = &host.service.metrics().connections;
-                connections.inc();
+                let seat = Seat::new(place, &host.service);
                 match &host.acceptor {
-                    None => host.converse(stream, client, &place).await,
+                    None => host.converse(stream, client, seat).await,
                     Some(acceptor) => {
                         let limit = host.service.options().limits.head;
                         let mut closed = host.closed.clone();
                         tokio::select! {
                             stream = tokio::time::timeout(limit, acceptor.accept(stream)) => {
                                 if let Ok(Ok(stream)) = stream {
-                                    host.converse(stream, client, &place).await;
+                                    host.converse(stream, client, Arc::clone(&seat)).await;
                                 }
                             }
-                            () = place.wanted.notified() => {}
+                            () = seat.place.wanted.notified() => {}
                             _ = closed.changed() => {}
                         }
                     }
                 }
-                connections.dec();
             });
         }
     }
 
-    async fn converse<S>(&self, stream: S, client: SocketAddr, place: &Place)
+    async fn converse<S>(&self, stream: S, client: SocketAddr, seat: Arc<Seat>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let service = Arc::clone(&self.service);
         let refuse = Box::new(move |status| observe::refuse(&service, client, status));
-        let stream = Timed::new(stream, place.phase.clone(), &self.service.options().limits, refuse);
+        let stream = Timed::new(stream, Arc::clone(&seat), &self.service.options().limits, refuse);
+        let place = &seat.place;
         let (router, phase) = (self.router.clone(), place.phase.clone());
         let answer = service_fn(move |request: hyper::Request<HyperBody>| {
             phase.busy();
@@ -366,6 +366,9 @@ impl Host {
                 request.extensions_mut().insert(ConnectInfo(client));
                 let mut response = router.oneshot(request).await?;
                 let memory = response.extensions_mut().remove::<Arc<Share>>();
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    phase.upgraded();
+                }
                 Ok::<_, std::convert::Infallible>(response.map(|body| Answering {
                     body,
                     phase,
@@ -376,7 +379,7 @@ impl Host {
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_BYTES);
-        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), answer));
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), answer).with_upgrades());
         let mut closed = self.closed.clone();
         let mut told = false;
         loop {

@@ -174,6 +174,18 @@ impl Service {
         Active(Arc::clone(self))
     }
 
+    /// A place for work that is no request of its own: a message on a socket that stays open. Like a request it counts as under
+    /// way until the guard is dropped.
+    ///
+    /// # Errors
+    /// Overloaded where too much is worked on, unavailable while the server stops.
+    pub fn enter_message(self: &Arc<Self>) -> Result<MessageGuard, Fault> {
+        if self.is_draining() {
+            return Err(Fault::unavailable("the server is being stopped"));
+        }
+        Ok(MessageGuard { _place: self.enter()?, _active: self.begin() })
+    }
+
     /// Requests under way, whatever they wait for.
     pub fn active(&self) -> usize {
         self.active.load(Ordering::Relaxed)
@@ -187,6 +199,11 @@ impl Service {
     /// No more time for requests that are under way.
     pub(super) fn end(&self) {
         self.stage.send_replace(Stage::Ending);
+    }
+
+    /// Done when no new work is taken any more.
+    pub async fn draining(&self) {
+        let _ = self.stage.subscribe().wait_for(|stage| *stage > Stage::Serving).await;
     }
 
     /// Done when there is no more time.
@@ -282,6 +299,12 @@ impl Service {
         self.metrics.ready.set(i64::from(self.readiness() == Readiness::Ready));
         self.metrics.page()
     }
+}
+
+/// A message that is worked on.
+pub struct MessageGuard {
+    _place: OwnedSemaphorePermit,
+    _active: Active,
 }
 
 /// A request under way.

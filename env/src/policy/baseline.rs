@@ -1,0 +1,96 @@
+//! Policies that bound what any policy can earn: one that knows all answers, and one that guesses.
+
+use std::collections::HashMap;
+
+use super::{Policy, Turn};
+use crate::preset::{Grammar, QueryForm};
+use crate::rules::Message;
+use crate::trajectory::Author;
+use crate::{Result, Task};
+
+/// Searches for the question, then gives the accepted answer. It is given the answers, as no trained policy ever is: it shows
+/// that tasks can be solved within a recipe's rules.
+pub struct Oracle {
+    answers: HashMap<String, String>,
+}
+
+impl Oracle {
+    /// One that knows the answers of these tasks.
+    pub fn new(tasks: &[Task]) -> Self {
+        let answer = |task: &Task| Some((task.id().to_owned(), task.gold().answers().first()?.clone()));
+        Self { answers: tasks.iter().filter_map(answer).collect() }
+    }
+}
+
+impl Policy for Oracle {
+    fn generate(&self, turns: &[Turn<'_>]) -> Vec<Result<Message>> {
+        let say = |turn: &Turn<'_>| {
+            let grammar = &turn.rules.preset().grammar;
+            if turn.episode.turns.is_empty() {
+                return Ok(Message::text(grammar.searching("I have to look this up.", &turn.episode.question)));
+            }
+            let answer = self.answers.get(&turn.episode.task).map_or("", String::as_str);
+            Ok(Message::text(grammar.answering("The passages are enough.", answer)))
+        };
+        turns.iter().map(say).collect()
+    }
+
+    fn batch(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// Searches for the question, then answers with some words of what it was shown.
+pub struct Guesser;
+
+impl Policy for Guesser {
+    fn generate(&self, turns: &[Turn<'_>]) -> Vec<Result<Message>> {
+        let say = |turn: &Turn<'_>| {
+            let grammar = &turn.rules.preset().grammar;
+            if turn.episode.turns.is_empty() {
+                return Ok(Message::text(grammar.searching("I have to look this up.", &turn.episode.question)));
+            }
+            let shown = turn.episode.spans.iter().rev().find(|span| span.author == Author::Environment);
+            let words: Vec<&str> = shown.map_or("", |span| &span.text).split_whitespace().collect();
+            let at = if words.is_empty() { 0 } else { turn.seed as usize % words.len() };
+            let guess = words.iter().skip(at).take(2).copied().collect::<Vec<_>>().join(" ");
+            Ok(Message::text(grammar.answering("I guess.", &crate::unescape(&guess))))
+        };
+        turns.iter().map(say).collect()
+    }
+
+    fn batch(&self) -> usize {
+        usize::MAX
+    }
+}
+
+impl Grammar {
+    /// A message that thinks and searches, as the recipe wants it.
+    pub fn searching(&self, thought: &str, query: &str) -> String {
+        self.thinking(thought) + &self.asking(query)
+    }
+
+    /// A query between its tags.
+    pub(crate) fn asking(&self, query: &str) -> String {
+        let content = match &self.query {
+            QueryForm::Text => format!(" {query} "),
+            QueryForm::Call { name, argument } => {
+                format!("\n{}\n", serde_json::json!({ "name": name, "arguments": { argument: [query] } }))
+            }
+        };
+        format!("{}{content}{}", self.search.open, self.search.close)
+    }
+
+    /// A message that thinks and answers, as the recipe wants it.
+    pub fn answering(&self, thought: &str, answer: &str) -> String {
+        let answer = match &self.answer {
+            Some(tags) => format!("{} {answer} {}", tags.open, tags.close),
+            None => answer.to_owned(),
+        };
+        self.thinking(thought) + &answer
+    }
+
+    fn thinking(&self, thought: &str) -> String {
+        self.think.as_ref().map_or(String::new(), |tags| format!("{} {thought} {}\n", tags.open, tags.close))
+    }
+}

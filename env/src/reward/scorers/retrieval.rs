@@ -1,0 +1,47 @@
+//! Was an accepted answer found? This scorer looks at observations, and it is the only one of ours that does.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::escape::unescape;
+use crate::reward::normalize::squad;
+use crate::reward::scene::{Record, Scene};
+use crate::reward::scorer::Verdict;
+use crate::trajectory::{Action, Turn};
+
+/// 1 where an observation with passages holds an accepted answer, both normalised by SQuAD's rule.
+///
+/// What the policy writes is no observation, so nothing can be forged. An answer that a query of the same turn holds was not
+/// found by it; else a policy would list answers as queries, since some recipes show the query again.
+pub(in crate::reward) fn retrieval(scene: &Scene<'_>) -> Verdict {
+    let is_found = scene.record.is_some_and(|record| found(record, scene.golds));
+    Verdict::of(f64::from(u8::from(is_found)), None)
+}
+
+pub(super) fn found(record: Record<'_>, golds: &[String]) -> bool {
+    let golds: Vec<String> = golds.iter().map(|gold| squad(gold)).filter(|gold| !gold.is_empty()).collect();
+    let spans = &record.trajectory.spans;
+    let holds_one = |turn: &Turn| {
+        let is_shown = turn.found.iter().flatten().flatten().any(|found| found.shown);
+        let (Action::Search { queries }, Some(index), true) = (&turn.action, turn.observation, is_shown) else {
+            return false;
+        };
+        let queries: Vec<String> = queries.iter().map(|query| squad(query)).collect();
+        let observation = spans.get(index).map(|span| squad(&unescape(&plain(&span.text)))).unwrap_or_default();
+        let is_new = |gold: &&String| !queries.iter().any(|query| query.contains(*gold));
+        golds.iter().filter(is_new).any(|gold| observation.contains(gold))
+    };
+    record.trajectory.turns.iter().any(holds_one)
+}
+
+/// The passages of an observation, also of one that shows them as the text of a JSON object.
+fn plain(observation: &str) -> Cow<'_, str> {
+    #[derive(Deserialize)]
+    struct Wrapped {
+        result: String,
+    }
+    let json = observation.find("{\"result\": ").map(|at| &observation[at..]);
+    let first = json.and_then(|json| serde_json::Deserializer::from_str(json).into_iter::<Wrapped>().next());
+    first.and_then(Result::ok).map_or(Cow::Borrowed(observation), |wrapped| Cow::Owned(wrapped.result))
+}

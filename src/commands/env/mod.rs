@@ -1,0 +1,156 @@
+//! `hindsearch env ...`: episodes at the command line.
+
+mod judge;
+mod play;
+mod presets;
+mod replay;
+mod rollout;
+mod score;
+mod tasks;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hindsearch::env::tasks::{self as sets, ReadOptions, TaskSet};
+use hindsearch::env::{Preset, Rules, Task, Trajectory, read_trajectories};
+use hindsearch::retriever::{Retrieve, Retriever};
+
+use super::Context;
+use super::search::open_options;
+use crate::failure::Failure;
+
+/// The file of trajectories in a run's folder.
+pub const TRAJECTORIES: &str = "trajectories.jsonl";
+
+/// Play, keep and score episodes
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Play an episode yourself
+    Play(play::Args),
+    /// Let a policy play many episodes
+    Rollout(rollout::Args),
+    /// Play trajectories again and compare
+    Replay(replay::Args),
+    /// Score trajectories anew, without playing
+    Score(score::Args),
+    /// Let a language model judge answers
+    Judge(judge::Args),
+    /// List the recipes, or show one
+    Presets(presets::Args),
+    /// List, choose and convert tasks
+    Tasks(tasks::Args),
+}
+
+impl Command {
+    /// Whether it is long and writes as it goes, so that it stops at a safe point.
+    pub fn writes(&self) -> bool {
+        matches!(self, Self::Rollout(_) | Self::Judge(_))
+    }
+}
+
+/// Runs one of them.
+///
+/// # Errors
+/// Those of the command.
+pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
+    match command {
+        Command::Play(args) => play::run(args, context),
+        Command::Rollout(args) => rollout::run(args, context),
+        Command::Replay(args) => replay::run(args, context),
+        Command::Score(args) => score::run(args, context),
+        Command::Judge(args) => judge::run(args, context),
+        Command::Presets(args) => presets::run(args, context),
+        Command::Tasks(args) => tasks::run(args, context),
+    }
+}
+
+/// Which tasks.
+#[derive(clap::Args)]
+pub struct Chosen {
+    /// Files of tasks (FlashRAG, Search-R1, verl, SkyRL, ASearcher, NeMo Gym, BEIR, plain), or `sample`, the built-in set
+    #[arg(long, value_name = "FILE", default_value = "sample")]
+    tasks: Vec<PathBuf>,
+    /// Only those of this data set
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// The first so many
+    #[arg(long, value_name = "N", conflicts_with = "draw")]
+    limit: Option<usize>,
+    /// So many, drawn by the seed
+    #[arg(long, value_name = "N")]
+    draw: Option<usize>,
+}
+
+impl Chosen {
+    fn read(&self, seed: u64) -> Result<TaskSet, Failure> {
+        let mut set = read_tasks(&self.tasks)?;
+        if let Some(source) = &self.source {
+            set = set.filter(|task| task.source() == source);
+        }
+        if let Some(count) = self.draw {
+            set = set.sample(seed, count);
+        }
+        if let Some(count) = self.limit {
+            set = set.take(count);
+        }
+        if set.tasks().is_empty() {
+            return Err(Failure::Usage("no task is left; look at `--source`, `--limit` and `--draw`".into()));
+        }
+        Ok(set)
+    }
+}
+
+/// The tasks of files, or the built-in set `sample`.
+///
+/// # Errors
+/// Those of reading files.
+pub fn read_tasks(files: &[PathBuf]) -> Result<TaskSet, Failure> {
+    match files {
+        [name] if name == Path::new("sample") && !name.exists() => Ok(sets::built_in("sample")?),
+        files => Ok(sets::read(files, &ReadOptions::default())?),
+    }
+}
+
+/// The rules of a recipe by name or file.
+fn rules(preset: &str) -> Result<Rules, Failure> {
+    Ok(Rules::new(Arc::new(Preset::load(preset)?)))
+}
+
+/// An index folder, or the address of a server.
+fn retriever(place: &str, context: &Context) -> Result<Box<dyn Retrieve>, Failure> {
+    #[cfg(feature = "remote")]
+    if place.starts_with("http://") || place.starts_with("https://") {
+        use hindsearch::retriever::{RemoteOptions, RemoteRetriever};
+        let addresses = place.split(',').map(str::to_owned).collect();
+        let token = std::env::var("HINDSEARCH_TOKEN").ok().filter(|token| !token.is_empty());
+        return Ok(Box::new(RemoteRetriever::new(RemoteOptions { addresses, token, ..RemoteOptions::default() })?));
+    }
+    Ok(Box::new(Retriever::open(Path::new(place), open_options(context, None, None)?)?))
+}
+
+/// A run's folder, or its file.
+fn trajectories(run: &Path) -> Result<Vec<Trajectory>, Failure> {
+    let file = if run.is_dir() { run.join(TRAJECTORIES) } else { run.to_path_buf() };
+    Ok(read_trajectories(&file)?)
+}
+
+/// Each trajectory with its task; those without one are counted.
+fn with_tasks(all: Vec<Trajectory>, tasks: &[Task]) -> (Vec<(&Task, Trajectory)>, usize) {
+    let by_id: std::collections::HashMap<&str, &Task> = tasks.iter().map(|task| (task.id(), task)).collect();
+    let count = all.len();
+    let known = |one: Trajectory| by_id.get(one.task.as_str()).map(|task| (*task, one));
+    let known: Vec<_> = all.into_iter().filter_map(known).collect();
+    let missing = count - known.len();
+    (known, missing)
+}
+
+/// Says on stderr what was left out.
+fn tell_missing(missing: usize, context: &Context) {
+    if missing > 0 && !context.quiet {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{missing} trajectories are of tasks that `--tasks` does not hold, and were left out"
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! `hindsearch env score RUN`.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+use hindsearch::env::{Rules, score};
+use serde_json::json;
+
+use super::{Chosen, Context, rules, tell_missing, trajectories, with_tasks};
+use crate::commands::write_whole;
+use crate::failure::Failure;
+
+/// Score trajectories anew, without playing
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  hindsearch env score runs/qwen
+  hindsearch env score runs/qwen --preset research --out rescored.jsonl   # what ReSearch would have paid")]
+pub struct Args {
+    /// The run's folder, or a file of trajectories
+    run: PathBuf,
+    #[command(flatten)]
+    chosen: Chosen,
+    /// Score as this recipe does; without it as each trajectory's own
+    #[arg(long)]
+    preset: Option<String>,
+    /// Write the trajectories with their new rewards
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Sums of one data set.
+#[derive(Default)]
+struct Sum {
+    count: u64,
+    failed: u64,
+    total: f64,
+    terms: BTreeMap<String, f64>,
+}
+
+/// Prints mean rewards by data set.
+///
+/// # Errors
+/// Unreadable trajectories or tasks, an unknown recipe, a file that cannot be written.
+pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
+    let set = args.chosen.read(0)?;
+    let (mut all, missing) = with_tasks(trajectories(&args.run)?, set.tasks());
+    tell_missing(missing, context);
+    let mut known: BTreeMap<String, Rules> = BTreeMap::new();
+    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    for (task, trajectory) in &mut all {
+        let name = args.preset.as_ref().unwrap_or(&trajectory.preset).clone();
+        if !known.contains_key(&name) {
+            known.insert(name.clone(), rules(&name)?);
+        }
+        score(&known[&name], task, trajectory);
+        let sum = sums.entry(trajectory.source.clone()).or_default();
+        let Some(reward) = &trajectory.reward else {
+            sum.failed += 1;
+            continue;
+        };
+        (sum.count, sum.total) = (sum.count + 1, sum.total + reward.total);
+        for term in &reward.terms {
+            *sum.terms.entry(term.name.clone()).or_default() += term.value;
+        }
+    }
+    if let Some(path) = &args.out {
+        write_whole(path, |sink| {
+            all.iter().try_for_each(|(_, trajectory)| {
+                serde_json::to_writer(&mut *sink, trajectory)?;
+                Ok(writeln!(sink)?)
+            })
+        })?;
+    }
+    let mean = |sum: &Sum, value: f64| value / sum.count.max(1) as f64;
+    if context.json {
+        let entry = |(source, sum): (&String, &Sum)| {
+            let terms: BTreeMap<_, _> = sum.terms.iter().map(|(name, value)| (name, mean(sum, *value))).collect();
+            let facts =
+                json!({ "episodes": sum.count, "failed": sum.failed, "reward": mean(sum, sum.total), "terms": terms });
+            (source.clone(), facts)
+        };
+        return context.print_json(&sums.iter().map(entry).collect::<serde_json::Map<_, _>>());
+    }
+    let mut out = context.out();
+    writeln!(out, "{:24} {:>9} {:>8} {:>8}  terms", "data set", "episodes", "failed", "reward")?;
+    for (source, sum) in &sums {
+        let terms = sum.terms.iter().map(|(name, value)| format!("{name} {:.4}", mean(sum, *value)));
+        let terms = terms.collect::<Vec<_>>().join(", ");
+        writeln!(out, "{source:24} {:>9} {:>8} {:>8.4}  {terms}", sum.count, sum.failed, mean(sum, sum.total))?;
+    }
+    out.flush()?;
+    Ok(())
+}

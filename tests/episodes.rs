@@ -1,0 +1,148 @@
+//! Episodes at the command line: played by a person, by baselines and by a run that is stopped; kept, played again, scored anew.
+
+mod common;
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::{Bench, Outcome, root};
+use serde_json::{Value, json};
+
+/// An index of the sample corpus by the small model: what it finds is poor, and that does not matter here.
+fn sample() -> Bench {
+    let bench = Bench::new();
+    let corpus = root().join("examples/data/corpus.jsonl");
+    bench.ok(&["build", &corpus.to_string_lossy(), "--out", "index"]);
+    bench
+}
+
+fn lines(bench: &Bench, run: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(bench.path(run).join("trajectories.jsonl")).expect("trajectories");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.into_iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn who_knows_the_answers_earns_everything_and_who_guesses_next_to_nothing() {
+    let bench = sample();
+    let told = bench.ok(&["env", "rollout", "index", "--policy", "oracle", "--out", "runs/oracle", "--json"]).json();
+    assert_eq!((&told["played"], &told["failed"], &told["mean_reward"]), (&json!(218), &json!(0), &json!(1.0)));
+    let told = bench.ok(&["env", "rollout", "index", "--policy", "guesser", "--out", "runs/guess", "--json"]).json();
+    assert!(told["mean_reward"].as_f64().is_some_and(|mean| mean < 0.05), "{told}");
+    assert!(
+        lines(&bench, "runs/guess")
+            .iter()
+            .all(|one| one["stop"] == "answer" && one["turns"].as_array().map(Vec::len) == Some(2))
+    );
+
+    let scores = bench.ok(&["env", "score", "runs/oracle", "--json"]).json();
+    assert_eq!(scores["sample"], json!({ "episodes": 218, "failed": 0, "reward": 1.0, "terms": { "em": 1.0 } }));
+    let same = bench.ok(&["env", "replay", "runs/oracle", "--index", "index", "--json"]).json();
+    assert_eq!((&same["same"], &same["different"]), (&json!(218), &json!([])));
+    // Everything that a policy can read was looked through for answers that it was not shown: only the oracle's own words.
+    let text = std::fs::read_to_string(bench.path("runs/guess/run.json")).expect("run.json");
+    assert!(!text.contains("golden"), "{text}");
+}
+
+#[test]
+fn a_replay_over_another_index_tells_what_differs() {
+    let bench = sample();
+    bench.ok(&["env", "rollout", "index", "--policy", "oracle", "--limit", "5", "--out", "run"]);
+    bench.corpus("other.jsonl", 40);
+    bench.ok(&["build", "other.jsonl", "--out", "other"]);
+    let outcome = bench.run(&["env", "replay", "run", "--index", "other", "--json"]);
+    assert_eq!(outcome.code, Some(5), "{outcome:?}");
+    assert_eq!(outcome.json()["different"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
+fn a_run_goes_on_in_the_same_way_only() {
+    let bench = sample();
+    let arguments = |seed: &'static str| {
+        ["env", "rollout", "index", "--policy", "guesser", "--out", "run", "--json", "--seed", seed]
+    };
+    let first = bench.ok(&[&arguments("1")[..], &["--limit", "10"]].concat()).json();
+    let second = bench.ok(&arguments("1")).json();
+    assert_eq!((&first["played"], &second["resumed"], &second["played"]), (&json!(10), &json!(10), &json!(208)));
+    assert_eq!(lines(&bench, "run").len(), 218);
+    bench.refused(&arguments("2"), 2, &["run.json", "`seed`", "--out"]);
+}
+
+#[test]
+fn a_run_that_is_stopped_keeps_what_was_over() {
+    let bench = sample();
+    let arguments = [
+        "env",
+        "rollout",
+        "index",
+        "--policy",
+        "guesser",
+        "--samples",
+        "50",
+        "--parallel",
+        "4",
+        "--out",
+        "run",
+        "--zstd",
+    ];
+    let mut command = bench.command(&arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let file = bench.path("run/trajectories.jsonl.zst");
+    while !file.metadata().is_ok_and(|facts| facts.len() > 0) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    let outcome = Outcome::of(child.wait_with_output().expect("an end"));
+    assert!(sent.success() && outcome.code == Some(130) && outcome.stderr.contains("go on"), "{outcome:?}");
+    let told = bench.ok(&[&arguments[..], &["--json", "--limit", "100"]].concat()).json();
+    let (resumed, played) = (told["resumed"].as_u64().expect("a count"), told["played"].as_u64().expect("a count"));
+    assert!(resumed > 0 && played > 0 && resumed + played == 5000, "{told}");
+}
+
+#[test]
+fn a_person_plays() {
+    let bench = sample();
+    let question = bench.ok(&["env", "tasks", "--draw", "1", "--seed", "5", "--json"]);
+    assert_eq!(question.json()["tasks"], 1);
+    let play = |text: &str| {
+        let mut command = bench.command(&["env", "play", "index", "--seed", "5"]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
+        child.stdin.take().expect("stdin").write_all(text.as_bytes()).expect("words");
+        let outcome = Outcome::of(child.wait_with_output().expect("an end"));
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        outcome.stdout
+    };
+    let shown = play("a river\n= nobody\n");
+    for words in ["Question: ", "<information>[1] ", "Over (answer). Reward 0 (em 0). Accepted: "] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let answer = shown.rsplit("Accepted: ").next().expect("answers").lines().next().expect("a line");
+    let answer = answer.split(" | ").next().expect("an answer");
+    assert!(!shown.split("Over (").next().expect("the play").contains("Accepted"));
+    assert!(play(&format!("a river\n= {answer}\n")).contains("Reward 1 (em 1)"));
+    assert!(play("hm <not a tag>\n").contains("Over (given up), no reward."));
+}
+
+#[test]
+fn tasks_are_converted_and_recipes_shown() {
+    let bench = Bench::new();
+    bench.ok(&["env", "tasks", "--limit", "20", "--to", "search-r1", "--out", "t.parquet", "--preset", "hindsearch"]);
+    bench.ok(&["env", "tasks", "--tasks", "t.parquet", "--to", "flashrag", "--out", "t.jsonl"]);
+    let told = bench.ok(&["env", "tasks", "--tasks", "t.jsonl", "--overlap", "t.parquet", "--json"]).json();
+    assert_eq!((&told["tasks"], told["overlap"].as_array().map(Vec::len)), (&json!(20), Some(20)));
+    let recipe = bench.ok(&["env", "presets", "hindsearch"]).stdout;
+    bench.write("mine.toml", recipe.replace("turns = 4", "turns = 2"));
+    assert!(bench.ok(&["env", "presets", "mine.toml"]).stdout.contains("turns = 2"));
+    bench.write("bad.toml", recipe.replace("turns = 4", "turns = 0"));
+    bench.refused(&["env", "presets", "bad.toml"], 2, &["bad.toml", "limits.turns", "at least 1"]);
+    bench.refused(&["env", "presets", "nothing"], 3, &["`nothing`", "hindsearch"]);
+    bench.refused(&["env", "tasks", "--tasks", "absent.jsonl"], 3, &["absent.jsonl"]);
+    bench.write("broken.jsonl", "{\"id\": \"1\"\n");
+    bench.refused(&["env", "tasks", "--tasks", "broken.jsonl"], 2, &["broken.jsonl", "line 1"]);
+    bench.refused(&["env", "score", "absent"], 3, &["absent"]);
+    bench.refused(&["env", "rollout", "absent", "--policy", "oracle", "--out", "r"], 3, &["absent"]);
+    bench.refused(&["env", "rollout", "absent", "--policy", "http://127.0.0.1:9/v1", "--out", "r"], 2, &["--model"]);
+}
