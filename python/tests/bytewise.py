@@ -1,5 +1,7 @@
 """A tokenizer whose tokens are bytes, with the manners of Hugging Face's and ChatML for a template."""
 
+import json
+
 END, PAD = 256, 257
 
 
@@ -34,7 +36,8 @@ class Tokenizer:
             offsets += [(place, place + 1)] * len(letter.encode())
         return {"input_ids": self.encode(text), "offset_mapping": offsets}
 
-    def apply_chat_template(self, messages, add_generation_prompt=False, tokenize=True, return_dict=False):
-        text = "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages)
+    def apply_chat_template(self, messages, add_generation_prompt=False, tokenize=True, return_dict=False, tools=None):
+        text = f"<tools>{json.dumps(tools)}</tools>" if tools else ""
+        text += "".join(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages)
         text += "<|im_start|>assistant\n" if add_generation_prompt else ""
         return self.encode(text) if tokenize else text

@@ -105,6 +105,12 @@ def test_verls_tool_takes_the_old_yaml(adapter, fake):
         assert asyncio.run(call(**wrong)) == (adapter("verl").MISSING, {"status": "invalid", "query_count": 0})
 
 
+def test_verls_tool_can_show_what_a_recipe_shows(adapter, fake):
+    tool = adapter("verl").SearchTool({"retrieval_service_url": fake.url, "preset": "verl-tool-call"}, {})
+    response, *_ = asyncio.run(tool.execute("1", {"query_list": ["radium", "Warsaw"]}, agent_data=None))
+    assert response.text.startswith('{"result": "Doc 1 (Title: ') and len(response.text) < 400, response.text
+
+
 def test_verls_tool_shows_no_fault_as_an_observation(adapter, fake):
     tool = adapter("verl").SearchTool({"retrieval_service_url": fake.url, "timeout": 1}, {})
     fake.stop()

@@ -104,26 +104,20 @@ def test_actions_are_written_in_the_recipes_grammar():
         preset.search_text(["a", "b"])
 
 
-def test_calls_of_tools_are_written_in_the_recipes_grammar(tmp_path):
-    path = tmp_path / "tool.toml"
-    path.write_text(
-        """
-name = "tool"
-about = "a tool"
-source = "here"
-prompt = { user = "{question}" }
-grammar.search = { open = "<tool_call>", close = "</tool_call>" }
-grammar.answer = { open = "<answer>", close = "</answer>" }
-grammar.query = { form = "call", name = "search", argument = "query_list" }
-observation = { role = "tool", passage = "{text};", top_k = 2 }
-invalid = { then = "reply", reply = "what?" }
-limits = { turns = 2, last_turn = "stop", response_tokens = 9, context_tokens = 99 }
-reward = { terms = [{ scorer = "em" }] }
-""",
-        encoding="utf-8",
-    )
-    preset = Preset.load(str(path))
-    assert (preset.top_k, preset.turns, preset.observation_role) == (2, 2, "tool")
+@pytest.mark.parametrize("name", presets())
+def test_every_recipe_is_played(name):
+    preset = Preset.named(name)
+    rules = pickle.loads(pickle.dumps(Rules(preset)))
+    episode = rules.begin("Who?", "nq", ["Curie"])
+    assert episode.decide(preset.search_text(['radium "</search></tool_call>" é'])) and episode.action == "search"
+    assert "found by Curie" in episode.observe([[HIT]]).observation
+    assert episode.decide(preset.answer_text("Curie")).stop in ("answer", "end")
+    assert score(rules, episode, ["Curie"]).terms and Episode.from_json(rules, episode.to_json()).stop == episode.stop
+
+
+def test_calls_of_tools_are_written_in_the_recipes_grammar():
+    preset = Preset.named("verl-tool-call")
+    assert preset.observation_role == "tool" and '"query_list"' in preset.tools and not preset.bare
     queries = ["a </tool_call> b", 'é "x"']
     assert Rules(preset).begin("q").decide(preset.search_text(queries)) == queries
 

@@ -55,6 +55,18 @@ def test_observations_of_a_chat_stand_in_messages(tokenizer):
     assert observation_tokens(tokenizer, "assistant", "shown", 1) == tokenizer.encode("shown")
 
 
+def test_prompts_are_rendered_as_the_recipe_wants_them(tokenizer):
+    def prompt(name):
+        play = TokenEpisode(SearchEnv(lambda queries, top_k: [], name), tokenizer, {"question": "who?"})
+        play.begin()
+        return tokenizer.decode(play.prompt), play.messages
+
+    text, messages = prompt("asearcher")
+    assert text == "".join(message["content"] for message in messages)
+    text, _ = prompt("verl-tool-call")
+    assert text.startswith('<tools>[{"type": "function"') and text.endswith("<|im_start|>assistant\n")
+
+
 def test_a_message_may_have_what_recipe_and_trainer_leave(fake, tokenizer):
     play = TokenEpisode(SearchEnv(Client(fake.url)), tokenizer, {"question": "q"})
     play.begin()

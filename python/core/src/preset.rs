@@ -49,6 +49,18 @@ impl Preset {
         self.0.grammar.stop.clone()
     }
 
+    /// Whether messages stand one behind the other, without a chat template.
+    #[getter]
+    fn bare(&self) -> bool {
+        self.0.prompt.bare
+    }
+
+    /// The tools that a chat template is to tell of, as JSON.
+    #[getter]
+    fn tools(&self) -> Option<&str> {
+        self.0.prompt.tools.as_deref()
+    }
+
     /// Passages for a query.
     #[getter]
     fn top_k(&self) -> usize {

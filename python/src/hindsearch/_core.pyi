@@ -36,6 +36,12 @@ class Preset:
     def stop(self) -> list[str]:
         """Strings that end a message of the policy, and belong to it."""
     @property
+    def bare(self) -> bool:
+        """Whether messages stand one behind the other, without a chat template."""
+    @property
+    def tools(self) -> str | None:
+        """The tools that a chat template is to tell of, as JSON."""
+    @property
     def top_k(self) -> int:
         """Passages for a query."""
     @property

@@ -1,4 +1,4 @@
-"""OpenEnv: our environment under its own server, played by our client and by its generic one, over sockets."""
+"""OpenEnv: the program's own sessions, and our environment under OpenEnv's server, played by our client and by its generic one."""
 
 import asyncio
 import socket
@@ -23,8 +23,8 @@ while not server.started:
 BASE = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-async def episode(client, number, action, text_of):
-    async with client(base_url=BASE) as session:
+async def episode(base, client, number, action, text_of):
+    async with client(base_url=base) as session:
         result = await session.reset(task={"question": play.QUESTIONS[number], "golden_answers": play.GOLDS[number]}, seed=number)
         seen = text_of(result.observation)
         while not result.done:
@@ -39,8 +39,9 @@ async def main():
         (SearchClient, lambda text: SearchAction(text=text), lambda observation: observation.text),
         (GenericEnvClient, lambda text: {"text": text}, lambda observation: observation["text"]),
     ]:
-        played = await asyncio.gather(*(episode(client, number, action, text_of) for number in range(64)))
-        play.same(f"openenv, {client.__name__}", played, URL)
+        for what, base in (("the program's sessions", f"{URL}/openenv"), ("our environment", BASE)):
+            played = await asyncio.gather(*(episode(base, client, number, action, text_of) for number in range(64)))
+            play.same(f"openenv, {client.__name__}, {what}", played, URL)
 
 
 asyncio.run(main())

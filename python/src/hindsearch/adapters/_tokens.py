@@ -3,9 +3,11 @@ masks come from the record."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
+from .._core import Preset
 from ..env import SearchEnv, Step
 from ..types import Hit
 
@@ -23,7 +25,7 @@ class TokenEpisode:
     def begin(self, prompt: Sequence[int] | None = None) -> None:
         """Takes the tokens of the messages, as the trainer has rendered them, or else as the tokenizer's template does."""
         if prompt is None:
-            prompt = prompt_tokens(self.tokenizer, self.messages)
+            prompt = prompt_tokens(self.tokenizer, self.env.preset, self.messages)
         self.prompt = [int(token) for token in prompt]
         self.env.episode.set_prompt_tokens(self.prompt)
 
@@ -103,11 +105,19 @@ def ends_of(tokenizer: Any, tokens: Sequence[int], text: str) -> list[int]:
     return ends
 
 
-def prompt_tokens(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
-    """The messages in the tokenizer's template. What the recipe lets the answer begin with follows as it is."""
-    begun = messages[-1]["content"] if messages[-1]["role"] == "assistant" else ""
-    tokens = _template(tokenizer, messages[:-1] if begun else messages, True)
-    return tokens + (_encode(tokenizer, begun) if begun else [])
+def prompt_tokens(tokenizer: Any, preset: Preset, messages: list[dict[str, str]]) -> list[int]:
+    """The messages in the tokenizer's template, or without it where the recipe knows none."""
+    if preset.bare:
+        return _encode(tokenizer, "".join(message["content"] for message in messages))
+    chat, begun = split(messages)
+    tools = {"tools": json.loads(preset.tools)} if preset.tools else {}
+    return _template(tokenizer, chat, True, **tools) + (_encode(tokenizer, begun) if begun else [])
+
+
+def split(messages: list[dict[str, str]]) -> tuple[list[dict[str, str]], str]:
+    """The chat, and what the recipe lets the answer begin with, which follows the template as it is."""
+    *chat, last = messages
+    return (chat, last["content"]) if last["role"] == "assistant" else (messages, "")
 
 
 def observation_tokens(tokenizer: Any, role: str, text: str, before: int | None) -> list[int]:
@@ -128,8 +138,9 @@ def observation_tokens(tokenizer: Any, role: str, text: str, before: int | None)
     return tail if before == end or end not in head else [end, *tail]
 
 
-def _template(tokenizer: Any, messages: list[dict[str, str]], generation: bool) -> list[int]:
-    tokens = tokenizer.apply_chat_template(messages, add_generation_prompt=generation, tokenize=True, return_dict=False)
+def _template(tokenizer: Any, messages: list[dict[str, str]], generation: bool, **options: Any) -> list[int]:
+    options = {"add_generation_prompt": generation, "tokenize": True, "return_dict": False, **options}
+    tokens = tokenizer.apply_chat_template(messages, **options)
     return [int(token) for token in tokens]
 
 

@@ -20,13 +20,13 @@ try:
 except ImportError as error:
     raise ImportError("`hindsearch.adapters.verl` needs verl: `pip install verl`") from error
 
-from .._core import escape
+from .._core import Preset, escape
 from .._retrieval import search_async
 from .._tasks import task_of
 from ..env import SearchEnv, look_up_async
 from ..types import Hit
 from ._settings import faults_end_the_run, make_env
-from ._tokens import TokenEpisode
+from ._tokens import TokenEpisode, split
 
 MISSING = "Error: 'query_list' is missing, empty, or not a list in parameters."
 
@@ -92,9 +92,7 @@ class SearchAgentLoop(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         env = make_env(self._settings)
         play = TokenEpisode(env, self.tokenizer, task_of(row, list(row["raw_prompt"])))
-        begun = play.messages[-1]["content"] if play.messages[-1]["role"] == "assistant" else ""
-        prompt = list(await self.ct_build_initial_tokens(play.messages[:-1] if begun else play.messages))
-        play.begin(prompt + (self.tokenizer.encode(begun, add_special_tokens=False) if begun else []))
+        play.begin(None if env.preset.bare else await self._prompt(env.preset, play.messages))
         limit = self.rollout_config.response_length
         request, has_logprobs = uuid4().hex, True
         while room := play.room(len(play.prompt) + limit):
@@ -122,6 +120,11 @@ class SearchAgentLoop(AgentLoopBase):
                 "reward_extra_info": {"searches": env.episode.searches, "answered": env.episode.stop == "answer"},
             },
         )
+
+    async def _prompt(self, preset: Preset, messages: list[dict[str, str]]) -> list[int]:
+        chat, begun = split(messages)
+        tokens = await self.ct_build_initial_tokens(chat, tools=json.loads(preset.tools) if preset.tools else None)
+        return [*tokens, *(self.tokenizer.encode(begun, add_special_tokens=False) if begun else [])]
 
     def _sampling(self, env: SearchEnv, given: dict[str, Any], room: int) -> dict[str, Any]:
         # Each engine has its own word for stop strings that stay in the text.
