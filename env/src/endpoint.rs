@@ -8,7 +8,7 @@ use ureq::Agent;
 use crate::{Error, Result};
 
 /// Bytes of an answer.
-const LONGEST_ANSWER: u64 = 64 << 20;
+const LONGEST_ANSWER: u64 = 16 << 20;
 
 /// Where a model is served.
 pub struct Endpoint {
@@ -32,6 +32,13 @@ impl Endpoint {
                 "model server",
                 "an address such as `http://127.0.0.1:8000/v1`",
                 format!("`{address}`"),
+            ));
+        }
+        if address.split('/').nth(2).is_some_and(|host| host.contains('@')) {
+            return Err(Error::invalid(
+                "model server",
+                "an address without a name or a password; the token is read from OPENAI_API_KEY",
+                "one with them (not shown)",
             ));
         }
         if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
@@ -78,19 +85,19 @@ impl Endpoint {
         if status.is_success() {
             return serde_json::from_str(&text).map_err(|error| failed(format!("an answer that is no JSON ({error})")));
         }
-        let shown: String = text.chars().take(300).collect();
+        let shown: String = self.hide(&text).chars().take(300).collect();
         if status.is_client_error() && ![408, 425, 429].contains(&status.as_u16()) {
             return Err(Error::invalid(
                 address.clone(),
                 "a request that the server takes",
-                self.hide(&format!("status {status}: {shown}")),
+                format!("status {status}: {shown}"),
             ));
         }
         Err(failed(format!("status {status}: {shown}")))
     }
 
     /// A server may echo what it was sent.
-    fn hide(&self, text: &str) -> String {
+    pub(crate) fn hide(&self, text: &str) -> String {
         self.token.as_ref().map_or_else(|| text.to_owned(), |token| text.replace(token.as_str(), "***"))
     }
 }

@@ -48,6 +48,12 @@ pub enum Error {
         /// What to do.
         remedy: String,
     },
+    /// Another process writes to it.
+    #[error("another run writes to `{}`; wait for it, or name another file", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
     /// The operating system refused.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
@@ -75,6 +81,7 @@ impl Error {
         match self {
             Self::Line { .. } | Self::InvalidInput { .. } => ErrorKind::InvalidInput,
             Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Locked { .. } => ErrorKind::Locked,
             Self::Unavailable { .. } | Self::Interrupted => ErrorKind::Unavailable,
             Self::Io { source, .. } => ErrorKind::of_io(source),
             Self::Retriever(error) => error.kind(),

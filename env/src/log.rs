@@ -27,17 +27,13 @@ impl JsonLog {
     /// Opens a file to go on with, or a new one. It must be [read](Self::read) before anything is added.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] while another process writes to it; [`Error::Io`].
+    /// [`Error::Locked`] while another process writes to it; [`Error::Io`].
     pub fn open(path: &Path) -> Result<Self> {
         let open = OpenOptions::new().read(true).append(true).create(true).open(path);
         let file = open.map_err(Error::io("open", path))?;
         match fs4::FileExt::try_lock(&file) {
             Ok(()) => Ok(Self { file, path: path.to_path_buf() }),
-            Err(TryLockError::WouldBlock) => Err(Error::Unavailable {
-                what: format!("`{}`", path.display()),
-                found: "another run writes to it".into(),
-                remedy: "wait for it, or name another file".into(),
-            }),
+            Err(TryLockError::WouldBlock) => Err(Error::Locked { path: path.to_path_buf() }),
             Err(TryLockError::Error(error)) => Err(Error::io("lock", path)(error)),
         }
     }
@@ -64,7 +60,7 @@ impl JsonLog {
         let mut line = serde_json::to_vec(record).map_err(|error| Error::io("write to", &self.path)(error.into()))?;
         line.push(b'\n');
         if is_compressed(&self.path) {
-            line = zstd::encode_all(&line[..], COMPRESSION).map_err(Error::io("compress for", &self.path))?;
+            line = compress(&line).map_err(Error::io("compress for", &self.path))?;
         }
         // A single write, so that a kill leaves at most one line that is not whole.
         self.file.write_all(&line).map_err(Error::io("write to", &self.path))
@@ -81,7 +77,7 @@ impl TrajectoryLog {
     /// Opens a file to go on with, or a new one. What a killed run left of a line is removed.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] while another process writes to it; [`Error::Line`] for a file that holds something else, which is
+    /// [`Error::Locked`] while another process writes to it; [`Error::Line`] for a file that holds something else, which is
     /// left as it is; [`Error::Io`].
     pub fn open(path: &Path) -> Result<Self> {
         let mut log = JsonLog::open(path)?;
@@ -155,6 +151,14 @@ impl<'de> serde::Deserialize<'de> for Checked {
     }
 }
 
+/// A frame with a checksum.
+fn compress(line: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = zstd::Encoder::new(Vec::new(), COMPRESSION)?;
+    encoder.include_checksum(true)?;
+    encoder.write_all(line)?;
+    encoder.finish()
+}
+
 fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "zst")
 }
@@ -205,7 +209,13 @@ impl<'a> Lines<'a> {
             let mut frame = zstd::Decoder::with_buffer(&mut self.reader).map_err(&failed)?.single_frame();
             if let Err(error) = frame.by_ref().take(LONGEST_LINE).read_to_end(&mut line) {
                 let cut_off = error.kind() == std::io::ErrorKind::UnexpectedEof;
-                return if cut_off { Ok(None) } else { Err(failed(error)) };
+                let damaged = || Error::Line {
+                    path: self.path.to_path_buf(),
+                    line: self.number + 1,
+                    expected: "a frame of zstd".into(),
+                    found: format!("damage ({error}); restore the file, or play again into another one"),
+                };
+                return if cut_off { Ok(None) } else { Err(damaged()) };
             }
             drop(frame);
             self.whole = self.reader.stream_position().map_err(&failed)?;

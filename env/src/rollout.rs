@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hindsearch_indexes::{Interrupt, Progress};
+use hindsearch_indexes::{ErrorKind, Interrupt, Progress};
 use hindsearch_retriever::{Ranked, Retrieve};
 
 use crate::log::TrajectoryLog;
@@ -17,6 +17,8 @@ use crate::{Error, Result, Task};
 
 /// Queries that are searched at a time.
 const SEARCHES: usize = 256;
+/// Threads that ask the policy; each is one request under way.
+const MOST_CALLERS: usize = 512;
 
 /// How to play.
 #[derive(Debug, Clone)]
@@ -60,6 +62,8 @@ pub struct Summary {
     pub searches: u64,
     /// Messages of the policy.
     pub messages: u64,
+    /// What the first of the failures was.
+    pub failure: Option<String>,
 }
 
 /// Plays episodes.
@@ -96,6 +100,26 @@ struct Table<'a> {
     messages: u64,
 }
 
+/// Ends a rollout when one of its threads does, for the others would wait for it for ever.
+struct EndsWith<'r, 'a>(&'r Room<'a>);
+
+impl Drop for EndsWith<'_, '_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn spawn<'s>(scope: &'s std::thread::Scope<'s, '_>, work: impl FnOnce() + Send + 's) -> Result<()> {
+    // A panic has been told on standard error, and ends the rollout by `EndsWith`.
+    let work = || drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)));
+    let spawned = std::thread::Builder::new().spawn_scoped(scope, work);
+    spawned.map(drop).map_err(|error| Error::Unavailable {
+        what: "threads for a rollout".into(),
+        found: error.to_string(),
+        remedy: "play fewer episodes at a time, or raise the limit of threads".into(),
+    })
+}
+
 /// Those who want a message, or those who want passages.
 type Queue = for<'t, 'a> fn(&'t mut Table<'a>) -> &'t mut VecDeque<Play<'a>>;
 
@@ -122,23 +146,34 @@ impl Rollout<'_> {
         let plays = tasks.iter().flat_map(|task| (0..samples).map(move |sample| (task, sample)));
         let mut waiting: Vec<_> = plays.filter(|(task, sample)| !log.holds(task.id(), *sample)).collect();
         waiting.reverse();
+        let open = waiting.len();
         let total = tasks.len() as u64 * u64::from(samples);
         summary.resumed = total - waiting.len() as u64;
         let room = Room { table: Mutex::new(Table { waiting, ..Table::default() }), changed: Condvar::new() };
         std::thread::scope(|scope| {
-            for _ in 0..self.policy.callers().clamp(1, self.options.parallel.get()) {
-                scope.spawn(|| self.speak(&room));
+            let callers = self.policy.callers().min(self.options.parallel.get()).min(open).min(MOST_CALLERS);
+            let mut outcome = spawn(scope, || self.search(&room));
+            for number in 0..callers.max(1) {
+                let spawned = spawn(scope, || self.speak(&room));
+                // One caller is enough to go on with.
+                if number == 0 {
+                    outcome = outcome.and(spawned);
+                }
             }
-            scope.spawn(|| self.search(&room));
-            let outcome = self.collect(&room, log, interrupt, &mut |done| {
-                on_progress(Progress { done: summary.resumed + done, total: Some(total) });
+            if let Err(error) = outcome {
+                room.end();
+                return Err(error);
+            }
+            let resumed = summary.resumed;
+            let outcome = self.collect(&room, log, interrupt, &mut summary, &|done| {
+                on_progress(Progress { done: resumed + done, total: Some(total) });
             });
-            let mut table = room.lock();
-            table.over = true;
+            room.end();
+            let table = room.lock();
             (summary.searches, summary.messages) = (table.searches, table.messages);
             drop(table);
-            room.changed.notify_all();
-            outcome.map(|(played, failed, reward)| Summary { played, failed, reward, ..summary })
+            outcome?;
+            Ok(summary)
         })
     }
 
@@ -148,13 +183,20 @@ impl Rollout<'_> {
         room: &Room<'a>,
         log: &mut TrajectoryLog,
         interrupt: &Interrupt,
-        on_progress: &mut dyn FnMut(u64),
-    ) -> Result<(u64, u64, f64)> {
-        let (mut played, mut failed, mut reward) = (0, 0, 0.0);
+        summary: &mut Summary,
+        on_progress: &dyn Fn(u64),
+    ) -> Result<()> {
         let mut table = room.lock();
         loop {
             if interrupt.check().is_err() {
                 return Err(Error::Interrupted);
+            }
+            if table.over {
+                return Err(Error::Unavailable {
+                    what: "a rollout's thread".into(),
+                    found: "it ended by a defect of the policy or the retriever".into(),
+                    remedy: "see standard error; the same call goes on with what is left".into(),
+                });
             }
             while table.under_way < self.options.parallel.get() {
                 let Some((task, sample)) = table.waiting.pop() else { break };
@@ -165,8 +207,7 @@ impl Rollout<'_> {
             let done = std::mem::take(&mut table.done);
             if done.is_empty() && table.under_way == 0 {
                 drop(table);
-                log.sync()?;
-                return Ok((played, failed, reward));
+                return log.sync();
             }
             if done.is_empty() {
                 // Looks up now and then for a wish to stop.
@@ -179,17 +220,24 @@ impl Rollout<'_> {
             for episode in done {
                 log.append(&episode)?;
                 match &episode.reward {
-                    Some(earned) => (played, reward) = (played + 1, reward + earned.total),
-                    None => failed += 1,
+                    Some(earned) => {
+                        summary.played += 1;
+                        summary.reward += earned.total;
+                    }
+                    None => {
+                        summary.failed += 1;
+                        summary.failure = summary.failure.take().or(episode.error);
+                    }
                 }
             }
-            on_progress(played + failed);
+            on_progress(summary.played + summary.failed);
             table = room.lock();
         }
     }
 
     /// Lets the policy say the next message of episodes that want one.
     fn speak(&self, room: &Room<'_>) {
+        let _guard = EndsWith(room);
         while let Some(plays) = room.take(|table| &mut table.speaking, self.policy.batch()) {
             let turns: Vec<policy::Turn<'_>> = plays.iter().map(|play| self.turn(&play.episode)).collect();
             let mut messages = self.policy.generate(&turns);
@@ -228,6 +276,7 @@ impl Rollout<'_> {
 
     /// Searches for episodes that wait for passages, each different query once.
     fn search(&self, room: &Room<'_>) {
+        let _guard = EndsWith(room);
         while let Some(plays) = room.take(|table| &mut table.searching, SEARCHES) {
             let mut places: HashMap<String, usize> = HashMap::new();
             let mut queries = Vec::new();
@@ -247,8 +296,8 @@ impl Rollout<'_> {
                         self.observed(room, play, own.ok_or_else(|| wrong_count(queries.len(), found.len())));
                     }
                 }
-                // One bad query must not cost the others their passages.
-                Err(_) if plays.len() > 1 => {
+                // One bad query must not cost the others their passages; a retriever that is not there costs all of them.
+                Err(error) if plays.len() > 1 && !is_absent(&error) => {
                     for play in plays {
                         let own = play.episode.pending().unwrap_or_default();
                         let found = self.found(own);
@@ -341,6 +390,11 @@ fn seed(run: u64, episode: &Trajectory) -> u64 {
     u64::from_le_bytes(first)
 }
 
+/// Whether the fault is the retriever's, whatever it is asked.
+fn is_absent(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Overloaded)
+}
+
 fn wrong_count(queries: usize, found: usize) -> Error {
     Error::Unavailable {
         what: "the retriever".into(),
@@ -352,6 +406,12 @@ fn wrong_count(queries: usize, found: usize) -> Error {
 impl<'a> Room<'a> {
     fn lock(&self) -> MutexGuard<'_, Table<'a>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing more is done.
+    fn end(&self) {
+        self.lock().over = true;
+        self.changed.notify_all();
     }
 
     fn put(&self, change: impl FnOnce(&mut Table<'a>)) {

@@ -14,6 +14,11 @@ use crate::text::strip;
 use crate::trajectory::{Action, Author, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
 use crate::{Error, Result, Task};
 
+/// Queries in a message where the recipe sets no limit, and bytes of a query: what every retrieval server takes. Models of
+/// embeddings read far less.
+const MOST_QUERIES: usize = 4096;
+const LONGEST_QUERY: usize = 64 << 10;
+
 /// A message of the policy, as it was sampled.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Message {
@@ -119,8 +124,9 @@ impl Rules {
         check_tokens(&message)?;
         let grammar = &self.preset.grammar;
         let Reading { mut action, content, end, fault } = action::read(grammar, &message.text);
-        if let (Action::Search { queries }, Some(most)) = (&mut action, self.preset.limits.queries) {
-            queries.truncate(most);
+        if let Action::Search { queries } = &mut action {
+            queries.truncate(self.preset.limits.queries.unwrap_or(MOST_QUERIES));
+            queries.iter_mut().for_each(|query| query.truncate(query.floor_char_boundary(LONGEST_QUERY)));
         }
         let cut_off = message.cut_off;
         let is_last = self.is_last(episode);
@@ -161,6 +167,10 @@ impl Rules {
                 format!("those of {} queries", queries.len()),
                 found.len().to_string(),
             ));
+        }
+        // What cannot be written down cannot be read again.
+        if let Some(other) = found.iter().flatten().find(|ranked| !ranked.score.is_finite()) {
+            return Err(Error::invalid("scores of passages", "finite numbers", other.score.to_string()));
         }
         let rendered = self.renderer(episode).render(queries, found);
         let record = |(passages, &shown): (&Vec<Ranked>, &usize)| {
@@ -331,8 +341,8 @@ fn check_tokens(message: &Message) -> Result<()> {
             return Err(Error::invalid(what, format!("{count}, one a token, or none"), length.to_string()));
         }
     }
-    if let Some(other) = message.logprobs.iter().find(|logprob| logprob.is_nan() || **logprob > 0.0) {
-        return Err(Error::invalid("log-probabilities", "numbers that are not above 0", other.to_string()));
+    if let Some(other) = message.logprobs.iter().find(|logprob| !logprob.is_finite() || **logprob > 0.0) {
+        return Err(Error::invalid("log-probabilities", "finite numbers that are not above 0", other.to_string()));
     }
     let borders = message.ends.windows(2).all(|pair| pair[0] <= pair[1]);
     // A character may be spread over several tokens; where they end is the end of the character then.

@@ -249,9 +249,8 @@ fn verdicts_are_kept_and_not_asked_for_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("verdicts.jsonl");
     let replies = |number: usize| ["VERDICT: correct", "hm", "VERDICT: incorrect"][number % 3];
-    let server = ModelServer::start(
-        move |number, _| if number == 4 { (500, "late".into()) } else { (200, say(replies(number))) },
-    );
+    let server =
+        ModelServer::start(move |number, _| if number == 4 { (400, "no".into()) } else { (200, say(replies(number))) });
     let tasks: Vec<Task> = support::tasks(9);
     let all: Vec<(&Task, Trajectory)> = tasks
         .iter()
@@ -264,7 +263,7 @@ fn verdicts_are_kept_and_not_asked_for_again() {
     let judge = Judge::new(server.endpoint(), "j");
     let judging = Judging { judge: &judge, parallel: NonZero::<usize>::MIN };
     let error = judging.run(&all, &path, &|_| (), &Interrupt::new()).expect_err("a server that fails");
-    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(matches!(error, Error::InvalidInput { .. }), "{error}");
     let told = judging.run(&all, &path, &|_| (), &Interrupt::new()).expect("verdicts");
     assert_eq!((told.correct + told.incorrect + told.unreadable, server.asked().len()), (9, 10));
     assert!(told.unreadable > 0);

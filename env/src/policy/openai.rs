@@ -168,7 +168,7 @@ fn sampled(choice: &Value, text: &str) -> Option<Sampled> {
     let (mut bytes, mut logprobs, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     for token in content {
         // A log-probability of exactly 0 may come out as a tiny positive number.
-        logprobs.push(token["logprob"].as_f64()?.min(0.0) as f32);
+        logprobs.push(Some(token["logprob"].as_f64()?.min(0.0) as f32).filter(|logprob| logprob.is_finite())?);
         for byte in token["bytes"].as_array()? {
             bytes.push(u8::try_from(byte.as_u64()?).ok()?);
         }
@@ -205,8 +205,8 @@ fn restore_stop(text: &mut String, choice: &Value, stops: &[String]) {
 }
 
 impl Endpoint {
-    fn unexpected(&self, route: &str, expected: &str, found: &Value) -> Error {
-        let shown: String = found.to_string().chars().take(200).collect();
+    pub(crate) fn unexpected(&self, route: &str, expected: &str, found: &Value) -> Error {
+        let shown: String = self.hide(&found.to_string()).chars().take(200).collect();
         Error::Unavailable {
             what: format!("{}/{route}", self.address()),
             found: format!("expected {expected}, found `{shown}`"),

@@ -121,8 +121,8 @@ impl RewardRules {
         if self.terms.is_empty() {
             return refuse("terms", "at least one term", "[]".into());
         }
-        if let Some(term) = self.terms.iter().find(|term| !term.weight.is_finite()) {
-            return refuse("terms", "finite weights", term.weight.to_string());
+        if let Some(term) = self.terms.iter().find(|term| !(-1e6..=1e6).contains(&term.weight)) {
+            return refuse("terms", "weights between -1,000,000 and 1,000,000", term.weight.to_string());
         }
         Ok(())
     }

@@ -68,23 +68,33 @@ impl Detail {
     }
 }
 
-/// Counts UTF-16 units of a text up to bytes that mostly come in order.
+/// UTF-16 units of a text up to bytes that mostly come in order.
 struct Units<'a> {
     text: &'a str,
     bytes: usize,
     units: usize,
+    /// Of each byte, made when one comes out of order: counting anew for each would take for ever.
+    table: Vec<usize>,
 }
 
 impl<'a> Units<'a> {
     fn of(text: &'a str) -> Self {
-        Self { text, bytes: 0, units: 0 }
+        Self { text, bytes: 0, units: 0, table: Vec::new() }
     }
 
     /// A byte within a character counts as its beginning, one behind the text as its end.
     fn up_to(&mut self, byte: usize) -> usize {
         let byte = self.text.floor_char_boundary(byte);
-        if byte < self.bytes {
-            (self.bytes, self.units) = (0, 0);
+        if byte < self.bytes && self.table.is_empty() {
+            let mut units = 0;
+            for c in self.text.chars() {
+                self.table.extend(std::iter::repeat_n(units, c.len_utf8()));
+                units += c.len_utf16();
+            }
+            self.table.push(units);
+        }
+        if let Some(units) = self.table.get(byte) {
+            return *units;
         }
         self.units += self.text[self.bytes..byte].encode_utf16().count();
         self.bytes = byte;

@@ -9,7 +9,7 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     let name = match error {
         Error::InvalidInput { .. } | Error::Line { .. } => "InvalidInput",
         Error::NotFound { .. } => "NotFound",
-        Error::Unavailable { .. } => "Unavailable",
+        Error::Unavailable { .. } | Error::Locked { .. } => "Unavailable",
         Error::Io { source, .. } => return PyErr::new::<pyo3::exceptions::PyOSError, _>(explained(source, error)),
         Error::Retriever(_) | Error::Interrupted => "HindsearchError",
     };

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ pub(super) struct Phase(Arc<At>);
 #[derive(Debug)]
 struct At {
     phase: AtomicU8,
+    /// Whether anything was ever asked.
+    has_asked: AtomicBool,
     /// Milliseconds from `begun`.
     since: AtomicU64,
     begun: Instant,
@@ -49,12 +51,19 @@ struct At {
 impl Phase {
     /// Waiting for a first request.
     pub fn new(begun: Instant) -> Self {
-        Self(Arc::new(At { phase: AtomicU8::new(IDLE), since: AtomicU64::new(0), begun }))
+        let (phase, has_asked, since) = (AtomicU8::new(IDLE), AtomicBool::new(false), AtomicU64::new(0));
+        Self(Arc::new(At { phase, has_asked, since, begun }))
     }
 
     /// The head is read; until the answer is sent, nothing is expected from the client.
     pub fn busy(&self) {
+        self.0.has_asked.store(true, Ordering::Relaxed);
         self.set(BUSY);
+    }
+
+    /// Whether the client has ever asked anything.
+    pub fn has_asked(&self) -> bool {
+        self.0.has_asked.load(Ordering::Relaxed)
     }
 
     /// From now on the connection speaks another protocol, which has clocks of its own.

@@ -42,7 +42,8 @@ impl Places {
         Arc::new(Self { most, seats: Mutex::default(), freed: Notify::new() })
     }
 
-    /// Takes a place. Where none is free, the connection leaves on which nothing has happened for the longest time; where
+    /// Takes a place. Where none is free, the connection leaves on which nothing has happened for the longest time, and first those
+    /// on which nothing was ever asked; where
     /// something happens on all of them, waits for one to end.
     pub async fn take(self: &Arc<Self>) -> Place {
         loop {
@@ -56,8 +57,9 @@ impl Places {
     fn try_take(self: &Arc<Self>) -> Option<Place> {
         let mut seats = lock(&self.seats);
         if seats.taken.len() >= self.most {
-            let waiting = seats.taken.values().filter_map(|(phase, wanted)| Some((phase.waiting_for()?, wanted)));
-            if let Some((_, wanted)) = waiting.max_by_key(|(time, _)| *time) {
+            let worth = |phase: &Phase| Some((!phase.has_asked(), phase.waiting_for()?));
+            let waiting = seats.taken.values().filter_map(|(phase, wanted)| Some((worth(phase)?, wanted)));
+            if let Some((_, wanted)) = waiting.max_by_key(|(worth, _)| *worth) {
                 wanted.notify_one();
             }
             return None;

@@ -14,7 +14,7 @@ OPENAI_API_KEY.
 Examples:
   hindsearch env judge runs/qwen --judge http://127.0.0.1:8002/v1 --model Qwen/Qwen2.5-32B-Instruct")]
 pub struct Args {
-    /// The run's folder
+    /// The run's folder, or its file
     run: PathBuf,
     #[command(flatten)]
     chosen: Chosen,
@@ -36,17 +36,19 @@ pub struct Args {
 #[cfg(feature = "remote")]
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     use std::io::Write;
+    use std::path::Path;
 
     use hindsearch::env::{Endpoint, Judge, Judging};
     use serde_json::json;
 
     use super::{tell_missing, trajectories, with_tasks};
 
-    let set = args.chosen.read(0)?;
+    let set = args.chosen.read()?;
     let (all, missing) = with_tasks(trajectories(&args.run)?, set.tasks());
-    tell_missing(missing, context);
+    tell_missing(missing, all.len(), context)?;
     let judge = Judge::new(Endpoint::from_environment(&args.judge)?, args.model);
-    let path = args.run.join("verdicts.jsonl");
+    let folder = if args.run.is_dir() { &*args.run } else { args.run.parent().unwrap_or(Path::new("")) };
+    let path = folder.join("verdicts.jsonl");
     let judging = Judging { judge: &judge, parallel: args.parallel };
     let progress = context.progress();
     let show = |done| progress.show("judging", "answers/s", done);

@@ -8,20 +8,25 @@ mod rollout;
 mod score;
 mod tasks;
 
-use std::io::Write;
+use std::collections::HashMap;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hindsearch::env::tasks::{self as sets, ReadOptions, TaskSet};
 use hindsearch::env::{Preset, Rules, Task, Trajectory, read_trajectories};
+use hindsearch::indexes::ErrorKind;
 use hindsearch::retriever::{Retrieve, Retriever};
+use serde_json::Value;
 
 use super::Context;
 use super::search::open_options;
 use crate::failure::Failure;
 
-/// The file of trajectories in a run's folder.
-pub const TRAJECTORIES: &str = "trajectories.jsonl";
+/// The file of trajectories in a run's folder: as it is, or compressed.
+const TRAJECTORIES: [&str; 2] = ["trajectories.jsonl", "trajectories.jsonl.zst"];
+/// The file that says how they are played.
+const DESCRIPTION: &str = "run.json";
 
 /// Play, keep and score episodes
 #[derive(clap::Subcommand)]
@@ -80,16 +85,19 @@ pub struct Chosen {
     /// So many, drawn by the seed
     #[arg(long, value_name = "N")]
     draw: Option<usize>,
+    /// Where what is drawn comes from, and all other seeds
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
 }
 
 impl Chosen {
-    fn read(&self, seed: u64) -> Result<TaskSet, Failure> {
+    fn read(&self) -> Result<TaskSet, Failure> {
         let mut set = read_tasks(&self.tasks)?;
         if let Some(source) = &self.source {
             set = set.filter(|task| task.source() == source);
         }
         if let Some(count) = self.draw {
-            set = set.sample(seed, count);
+            set = set.sample(self.seed, count);
         }
         if let Some(count) = self.limit {
             set = set.take(count);
@@ -117,6 +125,58 @@ fn rules(preset: &str) -> Result<Rules, Failure> {
     Ok(Rules::new(Arc::new(Preset::load(preset)?)))
 }
 
+/// The rules that a trajectory was played by: those of `--preset`, else those that its run wrote down, else built-in ones. What
+/// a trajectory names is never read as a file.
+struct Played {
+    given: Option<Rules>,
+    known: HashMap<String, Rules>,
+}
+
+impl Played {
+    fn of(run: &Path, given: Option<&str>) -> Result<Self, Failure> {
+        let mut known = HashMap::new();
+        if let Some(description) = description(run)? {
+            let preset: Preset = serde_json::from_value(description["preset"].clone()).map_err(|error| {
+                Failure::Verdict(
+                    ErrorKind::Corrupt,
+                    format!("`{}`: no preset ({error})", run.join(DESCRIPTION).display()),
+                )
+            })?;
+            known.insert(preset.name.clone(), Rules::new(Arc::new(preset)));
+        }
+        Ok(Self { given: given.map(rules).transpose()?, known })
+    }
+
+    fn rules(&mut self, trajectory: &Trajectory) -> Result<&Rules, Failure> {
+        if let Some(given) = &self.given {
+            return Ok(given);
+        }
+        let name = &trajectory.preset;
+        if !self.known.contains_key(name) {
+            self.known.insert(name.clone(), Rules::new(Arc::new(Preset::named(name)?)));
+        }
+        Ok(&self.known[name])
+    }
+}
+
+/// What a run wrote down about itself.
+fn description(run: &Path) -> Result<Option<Value>, Failure> {
+    let path = run.join(DESCRIPTION);
+    match std::fs::read(&path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            let what =
+                format!("`{}` is no JSON ({error}); restore it, or play again into another folder", path.display());
+            Failure::Verdict(ErrorKind::Corrupt, what)
+        }),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(refused("read", &path, &error)),
+    }
+}
+
+fn refused(action: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::Verdict(ErrorKind::of_io(error), format!("cannot {action} `{}`: {error}", path.display()))
+}
+
 /// An index folder, or the address of a server.
 fn retriever(place: &str, context: &Context) -> Result<Box<dyn Retrieve>, Failure> {
     #[cfg(feature = "remote")]
@@ -129,15 +189,28 @@ fn retriever(place: &str, context: &Context) -> Result<Box<dyn Retrieve>, Failur
     Ok(Box::new(Retriever::open(Path::new(place), open_options(context, None, None)?)?))
 }
 
-/// A run's folder, or its file.
+/// The file of a run's folder, or the file itself.
+fn file_of(run: &Path) -> Result<PathBuf, Failure> {
+    if !run.is_dir() {
+        return Ok(run.to_path_buf());
+    }
+    match TRAJECTORIES.map(|name| run.join(name)) {
+        [plain, packed] if plain.exists() && packed.exists() => Err(Failure::Usage(format!(
+            "`{}` holds both {}; name one of them",
+            run.display(),
+            TRAJECTORIES.join(" and ")
+        ))),
+        [plain, packed] => Ok(if packed.exists() { packed } else { plain }),
+    }
+}
+
 fn trajectories(run: &Path) -> Result<Vec<Trajectory>, Failure> {
-    let file = if run.is_dir() { run.join(TRAJECTORIES) } else { run.to_path_buf() };
-    Ok(read_trajectories(&file)?)
+    Ok(read_trajectories(&file_of(run)?)?)
 }
 
 /// Each trajectory with its task; those without one are counted.
 fn with_tasks(all: Vec<Trajectory>, tasks: &[Task]) -> (Vec<(&Task, Trajectory)>, usize) {
-    let by_id: std::collections::HashMap<&str, &Task> = tasks.iter().map(|task| (task.id(), task)).collect();
+    let by_id: HashMap<&str, &Task> = tasks.iter().map(|task| (task.id(), task)).collect();
     let count = all.len();
     let known = |one: Trajectory| by_id.get(one.task.as_str()).map(|task| (*task, one));
     let known: Vec<_> = all.into_iter().filter_map(known).collect();
@@ -146,11 +219,20 @@ fn with_tasks(all: Vec<Trajectory>, tasks: &[Task]) -> (Vec<(&Task, Trajectory)>
 }
 
 /// Says on stderr what was left out.
-fn tell_missing(missing: usize, context: &Context) {
+///
+/// # Errors
+/// When nothing is left.
+fn tell_missing(missing: usize, left: usize, context: &Context) -> Result<(), Failure> {
+    if left == 0 && missing > 0 {
+        return Err(Failure::Usage(format!(
+            "none of the {missing} trajectories is of a task that `--tasks` holds; name the tasks that were played"
+        )));
+    }
     if missing > 0 && !context.quiet {
         let _ = writeln!(
             std::io::stderr(),
             "{missing} trajectories are of tasks that `--tasks` does not hold, and were left out"
         );
     }
+    Ok(())
 }

@@ -24,9 +24,6 @@ pub struct Args {
     /// The recipe: a name (`hindsearch env presets`), or a file
     #[arg(long, default_value = "hindsearch")]
     preset: String,
-    /// Which task is drawn
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// Show the prompt as the policy gets it
     #[arg(long)]
     prompt: bool,
@@ -38,7 +35,7 @@ pub struct Args {
 /// Unreadable tasks, an unknown recipe, a missing index.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let rules = rules(&args.preset)?;
-    let set = args.chosen.read(args.seed)?.sample(args.seed, 1);
+    let set = args.chosen.read()?.sample(args.chosen.seed, 1);
     let Some(task) = set.tasks().first() else { return Ok(()) };
     let retriever = retriever(&args.index, context)?;
     let mut episode = rules.begin(task, 0);

@@ -2,17 +2,17 @@
 
 use std::io::Write;
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use hindsearch::env::policy::{Guesser, Oracle, Policy};
 use hindsearch::env::{Rollout, RolloutOptions, Task, TrajectoryLog};
 use serde_json::json;
 
-use super::{Chosen, Context, TRAJECTORIES, retriever, rules};
+use super::{Chosen, Context, DESCRIPTION, TRAJECTORIES, description, refused, retriever, rules};
 use crate::commands::write_whole;
 use crate::failure::Failure;
-use crate::output::count;
+use crate::output::{count, harmless};
 
 /// Let a policy play many episodes
 #[derive(clap::Args)]
@@ -42,19 +42,16 @@ pub struct Args {
     #[arg(long, default_value = "hindsearch")]
     preset: String,
     /// Plays of each task
-    #[arg(long, default_value = "1")]
-    samples: NonZero<u32>,
+    #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    samples: u32,
     /// Episodes under way at a time
-    #[arg(long, default_value = "64")]
-    parallel: NonZero<usize>,
-    /// Where all seeds come from
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    #[arg(long, default_value = "64", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    parallel: u32,
     /// Sampling temperature; 0 is greedy
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = temperature)]
     temperature: f64,
     /// Nucleus
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = top_p)]
     top_p: f64,
     /// Continue text instead of a chat, for models without a chat template
     #[arg(long)]
@@ -74,27 +71,45 @@ pub struct Args {
 /// told in their trajectories.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let rules = rules(&args.preset)?;
-    let set = args.chosen.read(args.seed)?;
+    let set = args.chosen.read()?;
     let policy = policy(&args, set.tasks())?;
     let retriever = retriever(&args.index, context)?;
     std::fs::create_dir_all(&args.out).map_err(|error| refused("create", &args.out, &error))?;
     describe(&args, rules.preset())?;
-    let path = args.out.join(if args.zstd { "trajectories.jsonl.zst" } else { TRAJECTORIES });
+    let [plain, packed] = TRAJECTORIES.map(|name| args.out.join(name));
+    let (path, other) = if args.zstd { (packed, plain) } else { (plain, packed) };
+    if other.exists() {
+        return Err(Failure::Usage(format!(
+            "the run there is kept in `{}`; {} `--zstd`, or name another `--out`",
+            other.display(),
+            if args.zstd { "leave out" } else { "add" }
+        )));
+    }
     let mut log = TrajectoryLog::open(&path)?;
-    let options =
-        RolloutOptions { samples: args.samples, parallel: args.parallel, seed: args.seed, ..RolloutOptions::default() };
+    let options = RolloutOptions {
+        samples: NonZero::new(args.samples).unwrap_or(NonZero::<u32>::MIN),
+        parallel: NonZero::new(args.parallel as usize).unwrap_or(NonZero::<usize>::MIN),
+        seed: args.chosen.seed,
+        ..RolloutOptions::default()
+    };
     let rollout = Rollout { rules: &rules, retriever: &*retriever, policy: &*policy, options };
     let (progress, start) = (context.progress(), Instant::now());
     let show = |done| progress.show("playing", "episodes/s", done);
-    let outcome = rollout.run(set.tasks(), &mut log, &show, &context.interrupt);
+    let outcome = telling_of_the_wait(context, || rollout.run(set.tasks(), &mut log, &show, &context.interrupt));
     progress.finish();
     let summary = outcome?;
+    if let (0, 0, Some(failure)) = (summary.played, summary.resumed, &summary.failure) {
+        return Err(Failure::Verdict(
+            hindsearch::indexes::ErrorKind::Unavailable,
+            format!("none of {} episodes came to its end; the first failure: {failure}", summary.failed),
+        ));
+    }
     let seconds = start.elapsed().as_secs_f64();
     let mean = (summary.played > 0).then(|| summary.reward / summary.played as f64);
     if context.json {
         return context.print_json(&json!({
             "trajectories": path.display().to_string(), "played": summary.played, "resumed": summary.resumed,
-            "failed": summary.failed, "mean_reward": mean, "searches": summary.searches, "messages": summary.messages,
+            "failed": summary.failed, "failure": summary.failure, "mean_reward": mean, "searches": summary.searches, "messages": summary.messages,
             "seconds": seconds,
         }));
     }
@@ -105,8 +120,11 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         count(summary.played),
         count(summary.resumed),
         count(summary.failed),
-        mean.map_or(String::new(), |mean| format!("; mean reward {mean:.4}")),
+        mean.map_or(String::new(), |mean| format!("; mean reward of those played now {mean:.4}")),
     )?;
+    if let Some(failure) = &summary.failure {
+        writeln!(out, "the first failure: {}", harmless(failure))?;
+    }
     writeln!(out, "`{}`; look at it with `hindsearch view {}`", path.display(), args.out.display())?;
     out.flush()?;
     Ok(())
@@ -116,6 +134,9 @@ fn policy(args: &Args, tasks: &[Task]) -> Result<Box<dyn Policy>, Failure> {
     match args.policy.as_str() {
         "oracle" => Ok(Box::new(Oracle::new(tasks))),
         "guesser" => Ok(Box::new(Guesser)),
+        other if !other.starts_with("http://") && !other.starts_with("https://") => Err(Failure::Usage(format!(
+            "`--policy {other}`: expected `oracle`, `guesser`, or the address of a server such as http://127.0.0.1:8001/v1"
+        ))),
         #[cfg(feature = "remote")]
         address => {
             use hindsearch::env::Endpoint;
@@ -129,7 +150,7 @@ fn policy(args: &Args, tasks: &[Task]) -> Result<Box<dyn Policy>, Failure> {
                 extensions: !args.plain,
                 temperature: args.temperature,
                 top_p: args.top_p,
-                callers: args.parallel.get(),
+                callers: args.parallel as usize,
             };
             Ok(Box::new(ChatServer::new(Endpoint::from_environment(address)?, options)))
         }
@@ -138,36 +159,61 @@ fn policy(args: &Args, tasks: &[Task]) -> Result<Box<dyn Policy>, Failure> {
     }
 }
 
-/// Writes down how the run is played; a run that was begun otherwise is not gone on with.
-fn describe(args: &Args, preset: &hindsearch::env::Preset) -> Result<(), Failure> {
-    let path = args.out.join("run.json");
-    let description = json!({
-        "version": env!("CARGO_PKG_VERSION"), "preset": preset, "policy": args.policy, "model": args.model, "index": args.index,
-        "seed": args.seed, "temperature": args.temperature, "top_p": args.top_p,
-    });
-    match std::fs::read(&path) {
-        Ok(bytes) => {
-            let known: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-            let differs = |key: &&&str| known[**key] != description[**key];
-            match ["preset", "policy", "model", "seed", "temperature", "top_p"].iter().find(differs) {
-                None => Ok(()),
-                Some(key) => Err(Failure::Usage(format!(
-                    "`{}`: the run there was begun with another `{key}`; name another `--out`, or begin it again in the same way",
-                    path.display()
-                ))),
+/// Says, once, that answers are waited for after a wish to stop.
+fn telling_of_the_wait<T>(context: &Context, work: impl FnOnce() -> T) -> T {
+    const LOOK: Duration = Duration::from_millis(100);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut waited = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                std::thread::sleep(LOOK);
+                waited += u32::from(context.interrupt.check().is_err());
+                if waited == 10 && !context.quiet {
+                    let words = "waiting for answers that are under way; stop again to leave without them";
+                    let _ = writeln!(std::io::stderr(), "{words}");
+                }
             }
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => write_whole(&path, |sink| {
-            serde_json::to_writer_pretty(&mut *sink, &description)?;
-            Ok(writeln!(sink)?)
-        }),
-        Err(error) => Err(refused("read", &path, &error)),
-    }
+        });
+        let outcome = work();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        outcome
+    })
 }
 
-fn refused(action: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::Verdict(
-        hindsearch::indexes::ErrorKind::of_io(error),
-        format!("cannot {action} `{}`: {error}", path.display()),
-    )
+/// Writes down how the run is played; a run that was begun otherwise is not gone on with.
+fn describe(args: &Args, preset: &hindsearch::env::Preset) -> Result<(), Failure> {
+    let path = args.out.join(DESCRIPTION);
+    let new = json!({
+        "version": env!("CARGO_PKG_VERSION"), "preset": preset, "policy": args.policy, "model": args.model, "index": args.index,
+        "seed": args.chosen.seed, "temperature": args.temperature, "top_p": args.top_p, "completions": args.completions,
+        "plain": args.plain,
+    });
+    let Some(known) = description(&args.out)? else {
+        return write_whole(&path, |sink| {
+            serde_json::to_writer_pretty(&mut *sink, &new)?;
+            Ok(writeln!(sink)?)
+        });
+    };
+    // As it is read from the file: numbers are read a hair otherwise than they were written.
+    let new: serde_json::Value = serde_json::from_str(&new.to_string())?;
+    let keys = ["preset", "policy", "model", "index", "seed", "temperature", "top_p", "completions", "plain"];
+    keys.iter().find(|key| known[**key] != new[**key]).map_or(Ok(()), |key| {
+        Err(Failure::Usage(format!(
+            "`{}`: the run there was begun with another `{key}`; name another `--out`, or begin it again in the same way",
+            path.display()
+        )))
+    })
+}
+
+fn temperature(text: &str) -> Result<f64, String> {
+    number(text, |value| (0.0..=100.0).contains(&value), "a number from 0 to 100")
+}
+
+fn top_p(text: &str) -> Result<f64, String> {
+    number(text, |value| value > 0.0 && value <= 1.0, "a number above 0, up to 1")
+}
+
+fn number(text: &str, fits: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|value| fits(*value)).ok_or_else(|| format!("expected {expected}"))
 }

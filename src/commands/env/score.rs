@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use hindsearch::env::{Rules, score};
+use hindsearch::env::score;
 use serde_json::json;
 
-use super::{Chosen, Context, rules, tell_missing, trajectories, with_tasks};
+use super::{Chosen, Context, Played, file_of, tell_missing, trajectories, with_tasks};
 use crate::commands::write_whole;
 use crate::failure::Failure;
+use crate::output::harmless;
 
 /// Score trajectories anew, without playing
 #[derive(clap::Args)]
@@ -43,17 +44,25 @@ struct Sum {
 /// # Errors
 /// Unreadable trajectories or tasks, an unknown recipe, a file that cannot be written.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let set = args.chosen.read(0)?;
+    if let Some(path) = &args.out {
+        let is_same = path
+            .canonicalize()
+            .is_ok_and(|out| file_of(&args.run).is_ok_and(|run| run.canonicalize().is_ok_and(|run| run == out)));
+        if is_same || path.extension().is_some_and(|extension| extension == "zst") {
+            return Err(Failure::Usage(format!(
+                "`--out {}`: expected another file than the run's own, not compressed; name a new `.jsonl`",
+                path.display()
+            )));
+        }
+    }
+    let set = args.chosen.read()?;
     let (mut all, missing) = with_tasks(trajectories(&args.run)?, set.tasks());
-    tell_missing(missing, context);
-    let mut known: BTreeMap<String, Rules> = BTreeMap::new();
+    tell_missing(missing, all.len(), context)?;
+    let mut played = Played::of(&args.run, args.preset.as_deref())?;
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     for (task, trajectory) in &mut all {
-        let name = args.preset.as_ref().unwrap_or(&trajectory.preset).clone();
-        if !known.contains_key(&name) {
-            known.insert(name.clone(), rules(&name)?);
-        }
-        score(&known[&name], task, trajectory);
+        let rules = played.rules(trajectory)?;
+        score(rules, task, trajectory);
         let sum = sums.entry(trajectory.source.clone()).or_default();
         let Some(reward) = &trajectory.reward else {
             sum.failed += 1;
@@ -87,7 +96,14 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     for (source, sum) in &sums {
         let terms = sum.terms.iter().map(|(name, value)| format!("{name} {:.4}", mean(sum, *value)));
         let terms = terms.collect::<Vec<_>>().join(", ");
-        writeln!(out, "{source:24} {:>9} {:>8} {:>8.4}  {terms}", sum.count, sum.failed, mean(sum, sum.total))?;
+        writeln!(
+            out,
+            "{:24} {:>9} {:>8} {:>8.4}  {terms}",
+            harmless(source),
+            sum.count,
+            sum.failed,
+            mean(sum, sum.total)
+        )?;
     }
     out.flush()?;
     Ok(())

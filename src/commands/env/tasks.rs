@@ -20,9 +20,6 @@ use crate::output::{count, harmless};
 pub struct Args {
     #[command(flatten)]
     chosen: Chosen,
-    /// Which are drawn
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
     /// Write them in this format: flashrag, search-r1, verl, skyrl, asearcher, nemo-gym, beir, plain
     #[arg(long, value_name = "FORMAT", requires = "out")]
     to: Option<Format>,
@@ -42,7 +39,7 @@ pub struct Args {
 /// # Errors
 /// Unreadable tasks, a file that cannot be written.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let set = args.chosen.read(args.seed)?;
+    let set = args.chosen.read()?;
     if let (Some(format), Some(path)) = (args.to, &args.out) {
         let rules = args.preset.as_deref().map(rules).transpose()?;
         sets::write(path, set.tasks(), format, rules.as_ref())?;
@@ -62,7 +59,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut out = context.out();
     writeln!(out, "{} tasks, {} more were there twice", count(set.tasks().len() as u64), set.duplicates().len())?;
     for (source, tasks) in sources {
-        writeln!(out, "  {source:24} {}", count(tasks))?;
+        writeln!(out, "  {:24} {}", harmless(source), count(tasks))?;
     }
     match overlap {
         Some(pairs) => {

@@ -57,6 +57,11 @@ impl Form {
         if !is_answered {
             return Err("no answer".into());
         }
+        if let Some(Action::Answer { text }) = trajectory.turns.last().map(|turn| &turn.action)
+            && text.is_empty()
+        {
+            return Err("an empty answer".into());
+        }
         for (number, message) in trajectory.policy_texts().enumerate() {
             let is_last = number + 1 == trajectory.turns.len();
             let fault = |what: &str| format!("message {}: {what}", number + 1);

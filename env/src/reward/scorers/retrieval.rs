@@ -13,7 +13,8 @@ use crate::trajectory::{Action, Turn};
 /// 1 where an observation with passages holds an accepted answer, both normalised by SQuAD's rule.
 ///
 /// What the policy writes is no observation, so nothing can be forged. An answer that a query of the same turn holds was not
-/// found by it; else a policy would list answers as queries, since some recipes show the query again.
+/// found by it; else a policy would list answers as queries, since some recipes show the query again. It is a test of characters, as
+/// in the recipes: an answer such as `1` also stands in the number of a passage.
 pub(in crate::reward) fn retrieval(scene: &Scene<'_>) -> Verdict {
     let is_found = scene.record.is_some_and(|record| found(record, scene.golds));
     Verdict::of(f64::from(u8::from(is_found)), None)
@@ -27,9 +28,12 @@ pub(super) fn found(record: Record<'_>, golds: &[String]) -> bool {
         let (Action::Search { queries }, Some(index), true) = (&turn.action, turn.observation, is_shown) else {
             return false;
         };
-        let queries: Vec<String> = queries.iter().map(|query| squad(query)).collect();
+        // In every form in which an observation could show them.
+        let forms =
+            |query: &String| [query.clone(), unescape(query).into_owned(), unescape(&plain(query)).into_owned()];
+        let own: Vec<String> = queries.iter().flat_map(forms).map(|text| squad(&text)).collect();
         let observation = spans.get(index).map(|span| squad(&unescape(&plain(&span.text)))).unwrap_or_default();
-        let is_new = |gold: &&String| !queries.iter().any(|query| query.contains(*gold));
+        let is_new = |gold: &&String| !own.iter().any(|text| text.contains(*gold));
         golds.iter().filter(is_new).any(|gold| observation.contains(gold))
     };
     record.trajectory.turns.iter().any(holds_one)
