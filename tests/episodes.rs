@@ -146,3 +146,64 @@ fn tasks_are_converted_and_recipes_shown() {
     bench.refused(&["env", "rollout", "absent", "--policy", "oracle", "--out", "r"], 3, &["absent"]);
     bench.refused(&["env", "rollout", "absent", "--policy", "http://127.0.0.1:9/v1", "--out", "r"], 2, &["--model"]);
 }
+
+/// The oracle's run by a recipe of a file that has a built-in one's name, in a folder.
+fn doubled(bench: &Bench, more: &[&str]) {
+    let recipe = bench.ok(&["env", "presets", "hindsearch"]).stdout;
+    bench.write("double.toml", recipe.replace("weight = 1.0", "weight = 2.0"));
+    let arguments =
+        ["env", "rollout", "index", "--policy", "oracle", "--limit", "3", "--preset", "double.toml", "--out", "run"];
+    bench.ok(&[&arguments[..], more].concat());
+}
+
+#[test]
+fn a_run_is_scored_and_replayed_by_the_recipe_that_it_was_played_by() {
+    let bench = sample();
+    doubled(&bench, &["--zstd", "--temperature", "0.9058800578942917"]);
+    doubled(&bench, &["--zstd", "--temperature", "0.9058800578942917"]);
+    assert_eq!(bench.ok(&["env", "score", "run", "--json"]).json()["sample"]["reward"], 2.0);
+    assert_eq!(bench.ok(&["env", "score", "run", "--json", "--preset", "hindsearch"]).json()["sample"]["reward"], 1.0);
+    assert_eq!(bench.ok(&["env", "replay", "run", "--index", "index", "--json"]).json()["same"], 3);
+    let again =
+        ["env", "rollout", "index", "--policy", "oracle", "--limit", "3", "--preset", "double.toml", "--out", "run"];
+    bench.refused(&again, 2, &["trajectories.jsonl.zst", "`--zstd`"]);
+}
+
+#[test]
+fn a_run_is_not_written_over_and_what_it_names_is_not_opened() {
+    let bench = sample();
+    doubled(&bench, &[]);
+    let file = bench.path("run/trajectories.jsonl");
+    let before = std::fs::read_to_string(&file).expect("a file");
+    bench.refused(&["env", "score", "run", "--out", "run/trajectories.jsonl"], 2, &["--out", "another file"]);
+    bench.refused(&["env", "score", "run", "--out", "new.jsonl.zst"], 2, &["new.jsonl.zst"]);
+    bench.write("other.jsonl", "{\"question\": \"x\", \"answer\": \"y\"}\n");
+    bench.refused(&["env", "score", "run", "--tasks", "other.jsonl"], 2, &["none of the 3"]);
+    assert_eq!(std::fs::read_to_string(&file).expect("a file"), before);
+    bench.write("secret.toml", "password = \"hunter2\"\n");
+    bench.write("foreign.jsonl", before.replace("\"preset\":\"hindsearch\"", "\"preset\":\"secret.toml\""));
+    let refusal = bench.refused(&["env", "score", "foreign.jsonl"], 3, &["`secret.toml`"]);
+    assert!(!refusal.stderr.contains("hunter2"), "{refusal:?}");
+    bench.write("run/run.json", "{");
+    bench.refused(&["env", "score", "run"], 5, &["run.json", "no JSON"]);
+}
+
+#[test]
+fn what_cannot_be_played_is_refused_before_anything_is_written() {
+    let bench = sample();
+    let rollout = |more: &[&'static str]| [&["env", "rollout", "index", "--out", "r"][..], more].concat();
+    bench.refused(&rollout(&["--policy", "oracel"]), 2, &["oracel", "`oracle`", "`guesser`"]);
+    bench.refused(&rollout(&["--policy", "http://user:sk-1@host/v1", "--model", "m"]), 2, &["OPENAI_API_KEY"]);
+    for bad in [
+        ["--temperature", "nan"],
+        ["--temperature", "-3"],
+        ["--top-p", "77"],
+        ["--samples", "4294967295"],
+        ["--parallel", "0"],
+    ] {
+        assert_eq!(bench.run(&rollout(&[&["--policy", "guesser"][..], &bad].concat())).code, Some(2), "{bad:?}");
+    }
+    assert!(!bench.path("r").exists());
+    let dead = rollout(&["--policy", "http://127.0.0.1:9/v1", "--model", "m", "--limit", "2"]);
+    bench.refused(&dead, 9, &["none of 2 episodes", "127.0.0.1:9"]);
+}

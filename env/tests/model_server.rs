@@ -114,6 +114,7 @@ fn tokens_are_kept_where_they_say_what_the_text_says() {
                 0 => answer(json!([1, 2, 3, 4, 5]), text),
                 1 => answer(json!([1, 2, 3, 4]), text),
                 2 => answer(json!([1, 2, 3, 4, 5]), "<answer>other</answer>"),
+                4 => answer(json!([1, 2, 3, 4, 5]), text).replace("-0.25", "-1e39"),
                 _ => answer(json!([1, 2, 3, -4, 5]), text),
             },
         )
@@ -123,7 +124,8 @@ fn tokens_are_kept_where_they_say_what_the_text_says() {
     let whole = message(&policy, &rules, &episode);
     assert_eq!((whole.text.as_str(), &whole.tokens[..]), ("<answer>Aé</answer>\n", &[1, 2, 3, 4, 5][..]));
     assert_eq!((&whole.ends[..], whole.logprobs.len()), (&[8, 9, 11, 19, 21][..], 5));
-    for expected in ["<answer>Aé</answer>", "<answer>other</answer>", "<answer>Aé</answer>"] {
+    let text = "<answer>Aé</answer>";
+    for expected in [text, "<answer>other</answer>", text, text] {
         assert_eq!(message(&policy, &rules, &episode), Message::text(expected));
     }
 }
@@ -179,17 +181,18 @@ fn what_a_server_refuses_is_told_without_the_token() {
         0 => (400, r#"{"error": "no model s3cret"}"#.into()),
         1 => (500, "s3cret".into()),
         2 => (200, "not JSON".into()),
-        _ => (200, "{}".into()),
+        3 => (200, format!("{{\"echo\": \"{}s3cret\"}}", "x".repeat(180))),
+        _ => (500, format!("{}s3cret", "x".repeat(296))),
     });
     let (rules, policy) = (rules(), model(&server, |_| ()));
     let episode = rules.begin(&task(), 0);
-    for words in ["status 400", "status 500", "no JSON", "choice"] {
+    for words in ["status 400", "status 500", "no JSON", "choice", "xxx"] {
         let error =
             policy.generate(&[Turn { episode: &episode, rules: &rules, seed: 0 }]).remove(0).expect_err("a refusal");
         let text = error.to_string();
-        assert!(text.contains(words) && text.contains(&server.address) && !text.contains("s3cret"), "{text}");
+        assert!(text.contains(words) && text.contains(&server.address) && !text.contains("s3c"), "{text}");
     }
-    for address in ["", "127.0.0.1:80", "ftp://x", "http://"] {
+    for address in ["", "127.0.0.1:80", "ftp://x", "http://", "http://name:word@host/v1"] {
         assert!(Endpoint::new(address, None, Duration::from_secs(1)).is_err(), "{address}");
     }
     assert!(Endpoint::new("http://x", Some("a b".into()), Duration::from_secs(1)).is_err());
@@ -225,6 +228,34 @@ fn a_judge_is_believed_in_one_form_only() {
     let silent = rules().begin(&task(), 0);
     assert_eq!(judge.judge(&task(), &silent).expect("a verdict").correct, Some(false));
     assert_eq!(server.asked().len(), replies.len());
+}
+
+#[test]
+fn a_judge_that_says_nothing_has_judged_nothing() {
+    let server = ModelServer::start(|number, _| match number {
+        0 => (200, json!({ "choices": [] }).to_string()),
+        1 => (200, json!({ "choices": [{ "message": { "content": null } }] }).to_string()),
+        _ => (200, json!({ "error": "s3cret" }).to_string()),
+    });
+    let judge = Judge::new(server.endpoint(), "j");
+    for _ in 0..3 {
+        let error = judge.judge(&task(), &answered("Ann")).expect_err("a fault");
+        assert!(matches!(error, Error::Unavailable { .. }) && !error.to_string().contains("s3c"), "{error}");
+    }
+}
+
+#[test]
+fn a_verdict_is_about_an_answer_and_not_about_the_next_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("verdicts.jsonl");
+    let server = ModelServer::start(|number, _| (200, say(["VERDICT: correct", "VERDICT: incorrect"][number])));
+    let judge = Judge::new(server.endpoint(), "j");
+    let judging = Judging { judge: &judge, parallel: NonZero::<usize>::MIN };
+    for (answer, share) in [("Ann Lee", (1, 0)), ("Bob", (0, 1)), ("Ann Lee", (1, 0))] {
+        let told = judging.run(&[(&task(), answered(answer))], &path, &|_| (), &Interrupt::new()).expect("verdicts");
+        assert_eq!((told.correct, told.incorrect), share, "{answer}");
+    }
+    assert_eq!(server.asked().len(), 2);
 }
 
 #[test]

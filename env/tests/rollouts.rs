@@ -237,3 +237,24 @@ fn a_trajectory_is_played_again_byte_for_byte_and_scored_without_playing() {
         assert_eq!(bare, trajectory);
     }
 }
+
+/// Panics at its second message.
+#[derive(Default)]
+struct Broken(AtomicUsize);
+
+impl Policy for Broken {
+    fn generate(&self, turns: &[Turn<'_>]) -> Vec<Result<Message>> {
+        assert!(self.0.fetch_add(1, Ordering::Relaxed) == 0, "a defect of a policy");
+        turns.iter().map(|turn| Ok(Message::text(knows(turn)))).collect()
+    }
+}
+
+#[test]
+fn a_policy_that_panics_ends_the_run_and_does_not_hang_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (rules, shelf, policy) = (rules(), Shelf::default(), Broken::default());
+    let rollout = Rollout { rules: &rules, retriever: &shelf, policy: &policy, options: options(4) };
+    let mut log = TrajectoryLog::open(&folder.path().join("t.jsonl")).expect("a log");
+    let error = rollout.run(&tasks(4), &mut log, &|_| (), &Interrupt::new()).expect_err("a run that ends");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+}
