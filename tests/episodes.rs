@@ -166,6 +166,7 @@ fn a_run_is_scored_and_replayed_by_the_recipe_that_it_was_played_by() {
     assert_eq!(bench.ok(&["env", "replay", "run", "--index", "index", "--json"]).json()["same"], 3);
     let again =
         ["env", "rollout", "index", "--policy", "oracle", "--limit", "3", "--preset", "double.toml", "--out", "run"];
+    let again = [&again[..], &["--temperature", "0.9058800578942917"]].concat();
     bench.refused(&again, 2, &["trajectories.jsonl.zst", "`--zstd`"]);
 }
 
