@@ -208,3 +208,31 @@ fn what_cannot_be_played_is_refused_before_anything_is_written() {
     let dead = rollout(&["--policy", "http://127.0.0.1:9/v1", "--model", "m", "--limit", "2"]);
     bench.refused(&dead, 9, &["none of 2 episodes", "127.0.0.1:9"]);
 }
+
+/// As the README has it: the index lies in a folder of the built-in tasks' name.
+#[test]
+fn an_index_called_sample_does_not_hide_the_tasks_called_sample() {
+    let bench = sample();
+    std::fs::rename(bench.path("index"), bench.path("sample")).expect("a folder");
+    assert_eq!(bench.ok(&["env", "tasks", "--json"]).json()["tasks"], 218);
+    bench.ok(&["env", "rollout", "sample", "--policy", "guesser", "--limit", "2", "--out", "run"]);
+    bench.ok(&["env", "score", "run/trajectories.jsonl"]);
+}
+
+#[test]
+fn whoever_knows_the_answers_can_earn_everything_in_each_recipe() {
+    let bench = sample();
+    let presets = bench.ok(&["env", "presets", "--json"]).json();
+    for preset in presets.as_array().expect("presets") {
+        let name = preset["name"].as_str().expect("a name");
+        // It wants the whole search inside one thought.
+        if name == "r1-searcher" {
+            continue;
+        }
+        let out = format!("runs/{name}");
+        let told = [
+            "env", "rollout", "index", "--policy", "oracle", "--limit", "10", "--preset", name, "--out", &out, "--json",
+        ];
+        assert_eq!(bench.ok(&told).json()["mean_reward"], 1.0, "{name}");
+    }
+}

@@ -75,7 +75,7 @@ impl Judge {
         let request = json!({
             "model": self.model,
             "temperature": 0,
-            "max_tokens": 64,
+            "max_tokens": 1024,
             "messages": [
                 { "role": "system", "content": INSTRUCTIONS },
                 { "role": "user", "content": question(task, text) },
@@ -212,10 +212,15 @@ fn blake3_word(data: &str, number: u32) -> u32 {
     u32::from_le_bytes([bytes.as_bytes()[0], bytes.as_bytes()[1], bytes.as_bytes()[2], bytes.as_bytes()[3]])
 }
 
-/// The verdict, where there is exactly one and nothing else that looks like one.
+/// The verdict, where there is exactly one line with one and nothing else on it. Models write it in bold, in capitals or with a full
+/// stop; that is the same form.
 fn read(said: &str) -> Option<bool> {
-    let mut verdicts = said.lines().filter_map(|line| line.trim().strip_prefix("VERDICT:"));
-    match (verdicts.next().map(str::trim), verdicts.next()) {
+    let is_frame = |c: char| c.is_whitespace() || "*_`.".contains(c);
+    let lines = said.lines().map(|line| line.to_ascii_lowercase().replace(['*', '`'], ""));
+    let verdict =
+        |line: String| line.trim_matches(is_frame).strip_prefix("verdict:").map(|word| word.trim().to_owned());
+    let mut verdicts = lines.filter_map(verdict);
+    match (verdicts.next().as_deref(), verdicts.next()) {
         (Some("correct"), None) => Some(true),
         (Some("incorrect"), None) => Some(false),
         _ => None,

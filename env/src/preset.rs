@@ -78,6 +78,9 @@ pub struct Grammar {
     /// Around the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Tags>,
+    /// How the answer is written, between the tags where there are any: `{answer}` stands for it.
+    #[serde(default = "bare", skip_serializing_if = "is_bare")]
+    pub answer_form: String,
     /// What stands between the search tags.
     #[serde(default)]
     pub query: QueryForm,
@@ -352,6 +355,14 @@ fn replace(fields: &mut serde_json::Value, overrides: &serde_json::Value) {
     }
 }
 
+fn bare() -> String {
+    "{answer}".into()
+}
+
+fn is_bare(form: &str) -> bool {
+    form == "{answer}"
+}
+
 fn yes() -> bool {
     true
 }
@@ -451,6 +462,9 @@ impl Preset {
         let tags = [&grammar.think, &grammar.answer].into_iter().flatten().chain([&grammar.search]);
         if let Some(tags) = tags.into_iter().find(|tags| tags.open.is_empty() || tags.close.is_empty()) {
             return refuse("grammar", "tags that are not empty", &format!("{}{}", tags.open, tags.close));
+        }
+        if !grammar.answer_form.contains("{answer}") {
+            return refuse("grammar.answer_form", "a text with `{answer}`", &grammar.answer_form);
         }
         if !self.prompt.user.contains("{question}") {
             return refuse("prompt.user", "a text with `{question}`", &self.prompt.user);

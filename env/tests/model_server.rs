@@ -215,7 +215,10 @@ fn a_judge_is_believed_in_one_form_only() {
         ("VERDICT: correct\nVERDICT: incorrect", None),
         ("VERDICT: correct or incorrect", None),
         ("VERDICT: 1.5", None),
-        ("verdict: correct", None),
+        ("verdict: Correct", Some(true)),
+        ("So:\n**VERDICT: incorrect.**", Some(false)),
+        ("`VERDICT: correct`", Some(true)),
+        ("VERDICT: not correct", None),
         ("", None),
     ];
     let server = ModelServer::start(move |number, _| (200, say(replies[number].0)));

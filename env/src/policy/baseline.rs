@@ -83,9 +83,10 @@ impl Grammar {
 
     /// A message that thinks and answers, as the recipe wants it.
     pub fn answering(&self, thought: &str, answer: &str) -> String {
+        let answer = self.answer_form.replace("{answer}", answer);
         let answer = match &self.answer {
             Some(tags) => format!("{} {answer} {}", tags.open, tags.close),
-            None => answer.to_owned(),
+            None => answer,
         };
         self.thinking(thought) + &answer
     }

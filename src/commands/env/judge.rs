@@ -55,7 +55,8 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let outcome = judging.run(&all, &path, &show, &context.interrupt);
     progress.finish();
     let told = outcome?;
-    let share = told.correct as f64 / (told.correct + told.incorrect).max(1) as f64;
+    let counted = told.correct + told.incorrect;
+    let share = (counted > 0).then(|| told.correct as f64 / counted as f64);
     if context.json {
         return context.print_json(&json!({
             "verdicts": path.display().to_string(), "correct": told.correct, "incorrect": told.incorrect,
@@ -65,12 +66,16 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut out = context.out();
     writeln!(
         out,
-        "{} correct, {} not ({share:.4}), {} verdicts were in no form that counts; `{}`",
+        "{} correct, {} not{}; `{}`",
         told.correct,
         told.incorrect,
-        told.unreadable,
+        share.map_or(String::new(), |share| format!(", a share of {share:.4}")),
         path.display()
     )?;
+    if told.unreadable > 0 {
+        let expected = "expected a line with `VERDICT: correct` or `VERDICT: incorrect`; see `said` there";
+        writeln!(out, "{} more were in no form that counts: {expected}", told.unreadable)?;
+    }
     out.flush()?;
     Ok(())
 }

@@ -115,7 +115,7 @@ impl Chosen {
 /// Those of reading files.
 pub fn read_tasks(files: &[PathBuf]) -> Result<TaskSet, Failure> {
     match files {
-        [name] if name == Path::new("sample") && !name.exists() => Ok(sets::built_in("sample")?),
+        [name] if name == Path::new("sample") && !name.is_file() => Ok(sets::built_in("sample")?),
         files => Ok(sets::read(files, &ReadOptions::default())?),
     }
 }
@@ -135,6 +135,9 @@ struct Played {
 impl Played {
     fn of(run: &Path, given: Option<&str>) -> Result<Self, Failure> {
         let mut known = HashMap::new();
+        // A run's file lies beside what was written down of it.
+        let is_a_runs = run.file_name().is_some_and(|name| TRAJECTORIES.iter().any(|known| name == *known));
+        let run = if is_a_runs { run.parent().unwrap_or(Path::new("")) } else { run };
         if let Some(description) = description(run)? {
             let preset: Preset = serde_json::from_value(description["preset"].clone()).map_err(|error| {
                 Failure::Verdict(

@@ -189,7 +189,10 @@ fn describe(args: &Args, preset: &hindsearch::env::Preset) -> Result<(), Failure
         "seed": args.chosen.seed, "temperature": args.temperature, "top_p": args.top_p, "completions": args.completions,
         "plain": args.plain,
     });
-    let Some(known) = description(&args.out)? else {
+    // A run in which nothing was played is none.
+    let is_empty = |name: &&str| !args.out.join(name).metadata().is_ok_and(|facts| facts.len() > 0);
+    let known = if TRAJECTORIES.iter().all(|name| is_empty(&name)) { None } else { description(&args.out)? };
+    let Some(known) = known else {
         return write_whole(&path, |sink| {
             serde_json::to_writer_pretty(&mut *sink, &new)?;
             Ok(writeln!(sink)?)

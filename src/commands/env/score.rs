@@ -16,7 +16,7 @@ use crate::output::harmless;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   hindsearch env score runs/qwen
-  hindsearch env score runs/qwen --preset research --out rescored.jsonl   # what ReSearch would have paid")]
+  hindsearch env score runs/qwen --preset search-r1-v0.3 --out rescored.jsonl   # what another recipe would have paid")]
 pub struct Args {
     /// The run's folder, or a file of trajectories
     run: PathBuf,

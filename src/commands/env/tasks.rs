@@ -15,7 +15,7 @@ use crate::output::{count, harmless};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   hindsearch env tasks
-  hindsearch env tasks --tasks nq_test.jsonl --draw 500 --seed 1 --to search-r1 --out train.parquet
+  hindsearch env tasks --tasks nq_test.jsonl --draw 500 --seed 1 --preset search-r1 --to search-r1 --out train.parquet
   hindsearch env tasks --tasks train.parquet --overlap nq_test.jsonl")]
 pub struct Args {
     #[command(flatten)]

@@ -12,7 +12,12 @@ use crate::reward::scorer::Verdict;
 #[serde(default, deny_unknown_fields)]
 pub struct Match {
     /// What an answer that is wrong earns (the references' `format_score`).
+    #[serde(skip_serializing_if = "is_nothing")]
     pub wrong: f64,
+}
+
+fn is_nothing(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// What makes an answer right, both normalised by SQuAD's rule.
