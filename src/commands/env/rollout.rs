@@ -191,7 +191,7 @@ fn describe(args: &Args, preset: &hindsearch::env::Preset) -> Result<(), Failure
     });
     // A run in which nothing was played is none.
     let is_empty = |name: &&str| !args.out.join(name).metadata().is_ok_and(|facts| facts.len() > 0);
-    let known = if TRAJECTORIES.iter().all(|name| is_empty(&name)) { None } else { description(&args.out)? };
+    let known = if TRAJECTORIES.iter().all(is_empty) { None } else { description(&args.out)? };
     let Some(known) = known else {
         return write_whole(&path, |sink| {
             serde_json::to_writer_pretty(&mut *sink, &new)?;
