@@ -3,7 +3,6 @@
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import re
 import sys
 import types
 from pathlib import Path
@@ -97,13 +96,6 @@ def load(source, path):
     sys.modules[f"{name}.it"] = module
     spec.loader.exec_module(module)
     return module
-
-
-def literal(source, path, name):
-    """A text that a file gives a name to, or builds in an f-string with the question as its only hole."""
-    text = (CHECKOUTS / SOURCES[source] / path).read_text()
-    found = re.search(rf"^{name}\s*=\s*(\(.*?^\)|\"\"\".*?\"\"\"|\".*?\"$)", text, re.DOTALL | re.MULTILINE)
-    return eval(found.group(1))  # the file is one of those named above
 
 
 def marked(question):

@@ -4,15 +4,9 @@ import asyncio
 import json
 import re
 import sys
-import tomllib
 import types
-from pathlib import Path
 
-import pydantic
-
-from golden_code import CHECKOUTS, SOURCES, fake, literal, load, marked
-
-HERE = Path(__file__).parent
+from golden_code import CHECKOUTS, SOURCES, fake, load
 
 
 class Recipe:
@@ -131,7 +125,6 @@ class SkyRL(Recipe):
 
         self.tool, self.cls, self.config = tool, SearchEnv, SearchEnvConfig
 
-
     def step(self, message, found):
         asked = []
 
@@ -189,14 +182,11 @@ class Verl(Calls):
     turns, last, budget, marks = 2, "stop", ("characters", 256), True
 
     def __init__(self):
-        path = "examples/data_preprocess/preprocess_search_r1_dataset.py"
         self.tool = load("verl-tool", "verl/verl/tools/utils/search_r1_like_utils.py")
         self.loop = load("verl", "verl/experimental/agent_loop/tool_agent_loop.py")
         self.parser = load("verl", "verl/experimental/agent_loop/tool_parser.py")
         self.parser.get_event_loop = asyncio.get_event_loop
         self.unknown = lambda name, arguments: self.called(name, arguments, None, 256, "middle")
-
-
 
     def first_call(self, message):
         tokenizer = types.SimpleNamespace(decode=lambda text: text)
@@ -270,8 +260,6 @@ class Rllm(Calls):
         module = load("rllm", "examples/fully_async/deepresearch/tool.py")
         self.tool = module.LocalRetrievalTool(url_file=None, server_url="")
 
-
-
     def show(self, queries, found):
         if not found[0]:
             return "No relevant documents found for the query."
@@ -290,8 +278,6 @@ class Tinker(Calls):
         self.unknown = lambda name, _: json.dumps({"error": f"Tool '{name}' not found"})
         # The original adds what its validator says; ours has the beginning.
         self.arguments = lambda _: json.dumps({"error": "Parameter validation failed"})
-
-
 
     def show(self, queries, found):
         async def clients():
@@ -339,7 +325,6 @@ class ReSearch(Tags):
     def __init__(self):
         self.module = load("research", "src/verl/workers/rollout/vllm_rollout/vllm_rollout.py")
 
-
     def read(self, message):
         return self.module.vLLMRolloutWithSearch.extract_search_content(None, message)
 
@@ -355,10 +340,6 @@ class R1Searcher(Tags):
     open, close = "<|begin_of_query|>", "<|end_of_query|>"
     turns, last = 9, "stop"
 
-    def __init__(self):
-        self.module = load("r1-searcher", "OpenRLHF-RAG/openrlhf/datasets/prompts_dataset.py")
-
-
     def show(self, query, found):
         documents = "".join(f"({n}){p['contents']}\n" for n, p in enumerate(found[0], 1)) or "None"
         return f"\n\n<|begin_of_documents|>\n{documents}<|end_of_documents|>\n\n"
@@ -367,10 +348,6 @@ class R1Searcher(Tags):
 class SearchO1(Tags):
     open, close = "<|begin_search_query|>", "<|end_search_query|>"
     turns, answers = 15, "\\boxed{{{}}}"
-
-    def __init__(self):
-        self.module = load("search-o1", "scripts/prompts.py")
-
 
     def show(self, query, found):
         documents = "".join(f"**Web Page {n}:**\n{p['contents']}\n" for n, p in enumerate(found[0], 1))
@@ -389,9 +366,7 @@ class ASearcher(Recipe):
     turns, last = 16, "stop"
 
     def __init__(self):
-        self.prompts = load("asearcher", "AReaL/ASearcher/train/prompts.py")
         self.agent = load("asearcher", "AReaL/ASearcher/train/search_agent.py").SearchAgent
-
 
     def cut(self, message):
         # The engine stops at the first of these.
@@ -419,7 +394,6 @@ class Hindsearch(Recipe):
     """Ours; its prompt is in no other place."""
 
     turns, budget, marks = 4, ("tokens", 600), True
-
 
     def cut(self, message):
         ends = [message.index(tag) + len(tag) for tag in ("</search>", "</answer>") if tag in message]

@@ -4,18 +4,17 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use hindsearch_retriever::serve::{Fault, Incoming};
+use hindsearch_retriever::serve::{Fault, Incoming, understand};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 /// Items of a request.
 const MOST: usize = 4096;
-/// Bytes of a body that a thread of the connections may read through.
-const LIGHT: usize = 256 << 10;
 /// Items that are answered before others get their turn on the thread.
 const TURN: usize = 64;
 
@@ -36,11 +35,7 @@ pub(super) async fn items(incoming: Incoming) -> Result<(Vec<Value>, Incoming), 
 
 /// The body, read away from the threads that serve connections where it is large.
 pub(super) async fn json(incoming: Incoming) -> Result<(Value, Incoming), Fault> {
-    if incoming.body.len() <= LIGHT {
-        return Ok((incoming.json()?, incoming));
-    }
-    let read = tokio::task::spawn_blocking(move || Ok((incoming.json()?, incoming)));
-    read.await.map_err(|error| Fault::internal(error.to_string()))?
+    understand(incoming, Incoming::json).await
 }
 
 /// An item with the fields of `T`.
@@ -54,6 +49,17 @@ pub(super) fn typed<T: DeserializeOwned>(item: &Value) -> Result<T, Fault> {
         Err(error) => Fault::invalid(format!("{}: {}", error.path(), error.inner())),
         Ok(_) => Fault::internal("an item that can be read at the second attempt only"),
     })
+}
+
+/// Answers each item of a request, until its deadline.
+pub(super) async fn timed<F>(incoming: Incoming, mut answer: impl FnMut(Value, Instant) -> F) -> Result<Response, Fault>
+where
+    F: Future<Output = Result<Arc<str>, Fault>> + Send + 'static,
+{
+    // The request keeps its place among those being worked on.
+    let (items, incoming) = items(incoming).await?;
+    let until = incoming.deadline(items.len());
+    Ok(each(items, |item| answer(item, until)).await)
 }
 
 /// Answers each item. What can be answered at once is; what must wait goes on by itself, all at the same time.

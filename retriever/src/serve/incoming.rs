@@ -205,7 +205,10 @@ impl Incoming {
 const LIGHT: usize = 256 << 10;
 
 /// Understands a request: away from the threads that serve connections, where it is large.
-pub(super) async fn understand<T: Send + 'static>(
+///
+/// # Errors
+/// Those of `work`.
+pub async fn understand<T: Send + 'static>(
     incoming: Incoming,
     work: impl FnOnce(&Incoming) -> Result<T, Fault> + Send + 'static,
 ) -> Result<(T, Incoming), Fault> {

@@ -44,7 +44,7 @@ mod trace;
 pub use dialects::{DIALECTS, Dialect, Operation, Verb, dialect};
 pub use engine::{Ask, Engine, EngineOptions, Found, Model, Queries, TextEncoder, TextVector, Timings};
 pub use fault::{Code, Fault, Style};
-pub use incoming::{Incoming, RequestId};
+pub use incoming::{Incoming, RequestId, understand};
 pub use mcp::serve_stdio;
 pub use metrics::Metrics;
 pub use openapi::build as openapi;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use hindsearch::env::tasks::{self as sets, ReadOptions, TaskSet};
 use hindsearch::env::{Preset, Rules, Task, Trajectory, read_trajectories};
-use hindsearch::indexes::ErrorKind;
+use hindsearch::indexes::{self, ErrorKind};
 use hindsearch::retriever::{Retrieve, Retriever};
 use serde_json::Value;
 
@@ -172,12 +172,8 @@ fn description(run: &Path) -> Result<Option<Value>, Failure> {
             Failure::Verdict(ErrorKind::Corrupt, what)
         }),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(refused("read", &path, &error)),
+        Err(error) => Err(indexes::Error::io("read", &path)(error).into()),
     }
-}
-
-fn refused(action: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::Verdict(ErrorKind::of_io(error), format!("cannot {action} `{}`: {error}", path.display()))
 }
 
 /// An index folder, or the address of a server.

@@ -9,7 +9,7 @@ use hindsearch::env::policy::{Guesser, Oracle, Policy};
 use hindsearch::env::{Rollout, RolloutOptions, Task, TrajectoryLog};
 use serde_json::json;
 
-use super::{Chosen, Context, DESCRIPTION, TRAJECTORIES, description, refused, retriever, rules};
+use super::{Chosen, Context, DESCRIPTION, TRAJECTORIES, description, retriever, rules};
 use crate::commands::write_whole;
 use crate::failure::Failure;
 use crate::output::{count, harmless};
@@ -74,7 +74,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let set = args.chosen.read()?;
     let policy = policy(&args, set.tasks())?;
     let retriever = retriever(&args.index, context)?;
-    std::fs::create_dir_all(&args.out).map_err(|error| refused("create", &args.out, &error))?;
+    std::fs::create_dir_all(&args.out).map_err(hindsearch::indexes::Error::io("create", &args.out))?;
     describe(&args, rules.preset())?;
     let [plain, packed] = TRAJECTORIES.map(|name| args.out.join(name));
     let (path, other) = if args.zstd { (packed, plain) } else { (plain, packed) };

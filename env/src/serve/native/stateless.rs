@@ -97,10 +97,7 @@ pub(in crate::serve) async fn transition(
     service: Arc<Service>,
     incoming: Incoming,
 ) -> Result<Response, Fault> {
-    let (items, incoming) = batch::items(incoming).await?;
-    let until = incoming.deadline(items.len());
-    let answer = |item| go_on(Arc::clone(&env), Arc::clone(&service), item, until);
-    Ok(batch::each(items, answer).await)
+    batch::timed(incoming, |item, until| go_on(Arc::clone(&env), Arc::clone(&service), item, until)).await
 }
 
 async fn go_on(env: Arc<EnvServer>, service: Arc<Service>, item: Value, until: Instant) -> Result<Arc<str>, Fault> {

@@ -71,10 +71,7 @@ pub(in crate::serve) async fn step(
     service: Arc<Service>,
     incoming: Incoming,
 ) -> Result<Response, Fault> {
-    let (items, incoming) = batch::items(incoming).await?;
-    let until = incoming.deadline(items.len());
-    let answer = |item| answer(Arc::clone(&env), Arc::clone(&service), item, until);
-    Ok(batch::each(items, answer).await)
+    batch::timed(incoming, |item, until| answer(Arc::clone(&env), Arc::clone(&service), item, until)).await
 }
 
 async fn answer(env: Arc<EnvServer>, service: Arc<Service>, item: Value, until: Instant) -> Result<Arc<str>, Fault> {
