@@ -10,6 +10,7 @@ after one to warm up, so the server has all queries' vectors by then: environmen
 - `ceiling`: searches a second that one process gets from the server, by our client, one query a call; what asks for each step by
   itself can be faster only by its steps without a search.
 - `ours_batch`: `SearchEnvs`, all episodes side by side, one call a turn.
+- `ours_native`: the server's own batches, `/env/v1`, over one connection: nothing of ours runs in the client.
 - `ours_threads`: `SearchEnv`, `--concurrency` threads, one call a step.
 - `ours_skyrl`: our adapter in the very loop of `skyrl_gym`.
 - `skyrl_gym`: its own `search` environment, as its generator drives it, over the server's `/retrieve`.
@@ -23,6 +24,7 @@ verifiers' steps hold a model call through its interception server; the model is
 import argparse
 import asyncio
 import concurrent.futures
+import http.client
 import json
 import logging
 import os
@@ -30,6 +32,7 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.parse
 
 import play
 
@@ -63,6 +66,21 @@ def ours_batch(options):
     for messages in zip(*(policy(options, number) for number in range(options.episodes))):
         steps = envs.step(messages)
     assert all(step.reward == 1 for step in steps)
+    return options.episodes * (options.searches + 1)
+
+
+def ours_native(options):
+    connection = http.client.HTTPConnection(urllib.parse.urlsplit(options.url).netloc, timeout=120)
+
+    def ask(route, items):
+        connection.request("POST", f"/env/v1/{route}", json.dumps({"items": items}), {"Content-Type": "application/json"})
+        return json.load(connection.getresponse())["items"]
+
+    row = {"question": QUESTION, "golden_answers": TASK["golds"]}
+    ids = [begun["episode_id"] for begun in ask("reset", [{"task": row}] * options.episodes)]
+    for messages in zip(*(policy(options, number) for number in range(options.episodes))):
+        steps = ask("step", [{"episode_id": id, "action": message} for id, message in zip(ids, messages)])
+    assert all(step["reward"] == 1 for step in steps), steps[0]
     return options.episodes * (options.searches + 1)
 
 
@@ -156,7 +174,7 @@ def measure(run, options):
 
 
 RUNS = {
-    "ours": [ceiling, ours_batch, ours_threads],
+    "ours": [ceiling, ours_batch, ours_native, ours_threads],
     "skyrl_gym": [skyrl_gym, ours_skyrl],
     "verifiers": [verifiers_ours, verifiers],
 }
