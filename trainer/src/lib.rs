@@ -2,6 +2,11 @@
 
 mod advantage;
 mod error;
+pub mod ops;
+mod decoder;
+mod model;
 
 pub use advantage::{Baseline, advantages};
 pub use error::{Error, Result};
+pub use decoder::{Decoder, LoraConfig, Packed, Pass};
+pub use model::{ModelConfig, RopeScaling};

@@ -1,0 +1,144 @@
+//! The language model: one decoder for Qwen2, Qwen3, Llama and SmolLM2, in training and in inference.
+
+mod block;
+mod pass;
+mod lora;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use candle_core::Tensor;
+
+use crate::model::{ModelConfig, RopeScaling};
+use crate::ops::{Angles, Heads, Parameter, Tape, Value};
+use crate::{Error, Result};
+
+pub use lora::LoraConfig;
+pub use pass::{Packed, Pass};
+
+use block::Block;
+
+/// A decoder of language, with its weights.
+pub struct Decoder {
+    config: ModelConfig,
+    embedding: Arc<Parameter>,
+    blocks: Vec<Block>,
+    norm: Arc<Parameter>,
+    /// The embedding, where they are tied.
+    head: Arc<Parameter>,
+    frequencies: Vec<f32>,
+}
+
+impl Decoder {
+    /// A decoder of these weights, by Hugging Face's names; all of them learn, or none does.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a weight that is missing, [`Error::InvalidInput`] for one of another shape.
+    pub fn new(config: &ModelConfig, weights: BTreeMap<String, Tensor>, learns: bool) -> Result<Self> {
+        let mut weights = Weights { weights, learns };
+        let (hidden, vocabulary) = (config.hidden, config.vocabulary);
+        let embedding = weights.take("model.embed_tokens.weight", &[vocabulary, hidden])?;
+        let blocks = (0..config.layers).map(|layer| Block::new(config, layer, &mut weights));
+        let blocks = blocks.collect::<Result<_>>()?;
+        let norm = weights.take("model.norm.weight", &[hidden])?;
+        let head = if config.tied { embedding.clone() } else { weights.take("lm_head.weight", &[vocabulary, hidden])? };
+        let frequencies = frequencies(config);
+        Ok(Self { config: config.clone(), embedding, blocks, norm, head, frequencies })
+    }
+
+    /// The shape.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// All weights, adapters among them, in the order of their names.
+    pub fn parameters(&self) -> Vec<Arc<Parameter>> {
+        let mut all = vec![self.embedding.clone(), self.norm.clone()];
+        if !self.config.tied {
+            all.push(self.head.clone());
+        }
+        all.extend(self.blocks.iter().flat_map(Block::parameters));
+        all.sort_by(|a, b| a.name().cmp(b.name()));
+        all
+    }
+
+    /// What turns hidden states into logits, `[vocabulary, hidden]`.
+    pub fn head(&self) -> &Arc<Parameter> {
+        &self.head
+    }
+
+    /// `[rows, vocabulary]` of last hidden states, `[rows, hidden]`.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
+        let tape = Tape::off();
+        Ok(crate::ops::linear(&tape, &tape.constant(hidden.clone()), &self.head, None)?.tensor)
+    }
+
+    /// How heads are laid out.
+    pub fn heads(&self) -> Heads {
+        Heads { heads: self.config.heads, kv_heads: self.config.kv_heads, dim: self.config.head_dim }
+    }
+
+    fn angles(&self, positions: &[u32]) -> Arc<Angles> {
+        Angles::new(&self.frequencies, positions)
+    }
+
+    /// Hidden states of `tokens` before the last norm, where nothing is to be learnt; `attend` is given the layer, queries, keys
+    /// and values.
+    pub(crate) fn infer(
+        &self,
+        tokens: &[u32],
+        positions: &[u32],
+        attend: &mut dyn FnMut(usize, [&Value; 3]) -> candle_core::Result<Tensor>,
+    ) -> Result<Tensor> {
+        let tape = Tape::off();
+        let angles = self.angles(positions);
+        let mut x = crate::ops::embedding(&tape, &self.embedding, tokens)?;
+        for (layer, block) in self.blocks.iter().enumerate() {
+            x = block.forward(&tape, &x, &angles, &mut |qkv| Ok(tape.constant(attend(layer, qkv)?)))?;
+        }
+        Ok(x.tensor)
+    }
+
+    /// The last norm, of some rows.
+    pub(crate) fn finish(&self, tape: &Tape, x: &Value, rows: &[u32]) -> Result<Value> {
+        let x = crate::ops::select_rows(tape, x, rows)?;
+        Ok(crate::ops::rms_norm(tape, &x, &self.norm, self.config.rms_eps as f32)?)
+    }
+}
+
+/// Weights that are still to be given out.
+struct Weights {
+    weights: BTreeMap<String, Tensor>,
+    learns: bool,
+}
+
+impl Weights {
+    fn take(&mut self, name: &str, shape: &[usize]) -> Result<Arc<Parameter>> {
+        let Some(weight) = self.weights.remove(name) else {
+            let remedy = "the model's files do not belong together; fetch them again".into();
+            return Err(Error::NotFound { what: format!("weight `{name}`"), remedy });
+        };
+        if weight.dims() != shape {
+            return Err(Error::invalid(format!("weight `{name}`"), format!("{shape:?}"), format!("{:?}", weight.dims())));
+        }
+        Ok(Arc::new(Parameter::new(name, weight, self.learns)))
+    }
+}
+
+/// Radians a position, one for each pair of values of a head.
+fn frequencies(config: &ModelConfig) -> Vec<f32> {
+    let pairs = config.head_dim / 2;
+    let plain = |pair: usize| 1.0 / config.rope_theta.powf(2.0 * pair as f64 / config.head_dim as f64);
+    (0..pairs).map(|pair| config.rope_scaling.map_or(plain(pair), |scaling| stretch(plain(pair), scaling)) as f32).collect()
+}
+
+/// Llama 3.1's: low frequencies are divided, high ones stay, those between are blended.
+fn stretch(frequency: f64, scaling: RopeScaling) -> f64 {
+    let turns = scaling.original_max_positions as f64 * frequency / std::f64::consts::TAU;
+    let (low, high) = (scaling.low_freq_factor, scaling.high_freq_factor);
+    let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+    frequency * (kept + (1.0 - kept) / scaling.factor)
+}

@@ -1,0 +1,3 @@
+//! Model files.
+mod config;
+pub use config::{ModelConfig, RopeScaling};

@@ -1,0 +1,30 @@
+//! Differentiable operations of language models, each with a backward pass of its own. All numbers are f32.
+//!
+//! A row's numbers do not depend on the rows beside it, on the batch or on threads, to the last bit.
+
+mod add;
+mod attention;
+mod embedding;
+mod linear;
+mod logprobs;
+mod norm;
+mod panels;
+mod parameter;
+mod rotary;
+mod rows;
+mod swiglu;
+mod tape;
+mod tensor;
+mod wide;
+
+pub use add::residual;
+pub use attention::{Heads, attention};
+pub use embedding::embedding;
+pub use linear::{add_scaled, linear};
+pub use logprobs::Logprobs;
+pub use norm::rms_norm;
+pub use parameter::Parameter;
+pub use rows::select_rows;
+pub use rotary::{Angles, rotary};
+pub use swiglu::swiglu;
+pub use tape::{Tape, Value};

@@ -1,0 +1,367 @@
+//! Products of matrices with all running sums in registers.
+//!
+//! Each value of a product is one chain of fused multiply-adds, in the order of the depth and from zero. No bit of it depends on
+//! how many rows there are, where the row stands, how the work is cut into blocks, or on how many threads: what was sampled in a
+//! batch of sixteen is computed again, to the last bit, in a sequence of its own.
+
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+/// Columns of a panel.
+const WIDTH: usize = 32;
+/// Rows of a block: 12 rows x 32 columns fill 24 of the 32 registers of AVX-512 with running sums.
+const ROWS: usize = 12;
+/// Depth of a block: 12 rows of it fit into the first cache, 32 columns into the second.
+const DEPTH: usize = 512;
+/// Rows that a thread lays out at a time; they share the second cache with a panel.
+const CHUNK: usize = 16 * ROWS;
+/// Fewer rows than this are divided among the threads by columns.
+const FEW: usize = 48;
+/// Products that are worth a second thread.
+const WORTH: usize = 1 << 16;
+
+/// A right factor, `[depth, width]`, laid out for the kernel once, for many products: panels of 32 columns.
+#[derive(Clone)]
+pub(crate) struct Panels {
+    depth: usize,
+    width: usize,
+    data: Vec<f32>,
+}
+
+impl Panels {
+    /// From the rows of the transposed factor, `[width, depth]` with `stride` values from row to row: how weights are stored.
+    pub fn of_rows(rows: &[f32], depth: usize, stride: usize) -> Self {
+        let width = rows.len().saturating_add(stride - depth).checked_div(stride).unwrap_or(0);
+        let mut data = vec![0.0; width.next_multiple_of(WIDTH) * depth];
+        if depth > 0 {
+            let pack = |(panel, rows): (&mut [f32], &[f32])| {
+                // Some steps at a time, so that what is written stays in the first cache.
+                for (number, slots) in panel.as_chunks_mut::<WIDTH>().0.chunks_mut(64).enumerate() {
+                    for (column, row) in rows.chunks(stride).enumerate() {
+                        let values = &row[number * 64..][..slots.len()];
+                        slots.iter_mut().zip(values).for_each(|(slot, value)| slot[column] = *value);
+                    }
+                }
+            };
+            data.par_chunks_mut(WIDTH * depth).zip(rows.par_chunks(WIDTH * stride)).for_each(pack);
+        }
+        Self { depth, width, data }
+    }
+
+    /// An empty factor that grows by [`Self::push`].
+    pub fn empty(depth: usize) -> Self {
+        Self { depth, width: 0, data: Vec::new() }
+    }
+
+    /// One more column, of `depth` values.
+    pub fn push(&mut self, column: &[f32]) {
+        let at = self.width % WIDTH;
+        if at == 0 {
+            self.data.resize(self.data.len() + WIDTH * self.depth, 0.0);
+        }
+        let panel = self.width / WIDTH * WIDTH * self.depth;
+        let slots = self.data[panel..].as_chunks_mut::<WIDTH>().0;
+        slots.iter_mut().zip(column).for_each(|(slot, value)| slot[at] = *value);
+        self.width += 1;
+    }
+
+    /// The first `width` columns alone. What stands behind them in the last panel is overwritten by [`Self::push`].
+    pub fn truncate(&mut self, width: usize) {
+        self.width = self.width.min(width);
+        self.data.truncate(self.width.next_multiple_of(WIDTH) * self.depth);
+    }
+
+    /// Columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+}
+
+/// The right factor of a product, `[depth, width]`.
+#[derive(Clone, Copy)]
+pub(crate) enum Right<'a> {
+    /// Laid out before; the first columns of it, as many as are named.
+    Panels(&'a Panels, usize),
+    /// As it is, row-major with `stride` values from row to row; laid out piece by piece, in cache.
+    Rows { data: &'a [f32], depth: usize, width: usize, stride: usize },
+}
+
+impl<'a> Right<'a> {
+    /// Row-major, without gaps.
+    pub fn rows(data: &'a [f32], width: usize) -> Self {
+        Self::Rows { data, depth: data.len().checked_div(width).unwrap_or(0), width, stride: width }
+    }
+
+    fn shape(self) -> (usize, usize) {
+        match self {
+            Self::Panels(panels, width) => (panels.depth, width.min(panels.width)),
+            Self::Rows { depth, width, .. } => (depth, width),
+        }
+    }
+
+    /// A panel between two depths.
+    fn panel<'b>(self, number: usize, depths: Range<usize>, buffer: &'b mut Vec<f32>) -> &'b [f32]
+    where
+        'a: 'b,
+    {
+        match self {
+            Self::Panels(Panels { depth, data, .. }, _) => {
+                &data[number * depth * WIDTH..][depths.start * WIDTH..depths.end * WIDTH]
+            }
+            Self::Rows { data, width, stride, .. } => {
+                let columns = number * WIDTH..width.min(number * WIDTH + WIDTH);
+                buffer.clear();
+                buffer.resize(depths.len() * WIDTH, 0.0);
+                for (slot, step) in buffer.as_chunks_mut::<WIDTH>().0.iter_mut().zip(depths) {
+                    slot[..columns.len()].copy_from_slice(&data[step * stride..][columns.clone()]);
+                }
+                buffer
+            }
+        }
+    }
+}
+
+/// The left factor of a product, `[rows, depth]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Left<'a> {
+    pub data: &'a [f32],
+    pub rows: usize,
+    pub depth: usize,
+    /// Values from row to row, or from step to step of the depth where it is transposed.
+    pub stride: usize,
+    /// Whether it is stored as `[depth, rows]`.
+    pub transposed: bool,
+}
+
+impl<'a> Left<'a> {
+    /// Row-major, without gaps.
+    pub fn rows(data: &'a [f32], depth: usize) -> Self {
+        let rows = data.len().checked_div(depth).unwrap_or(0);
+        Self { data, rows, depth, stride: depth, transposed: false }
+    }
+
+    /// Stored as `[depth, rows]`, without gaps.
+    pub fn columns(data: &'a [f32], rows: usize) -> Self {
+        let depth = data.len().checked_div(rows).unwrap_or(0);
+        Self { data, rows, depth, stride: rows, transposed: true }
+    }
+
+    /// Lays out `count` rows from `first` on, between two depths: blocks of [`ROWS`] rows, then of fewer, each step by step.
+    fn pack(&self, first: usize, count: usize, depths: Range<usize>, out: &mut Vec<f32>) {
+        out.clear();
+        out.resize(count * depths.len(), 0.0);
+        let mut rest = out.as_mut_slice();
+        let mut at = first;
+        for size in blocks(count) {
+            let (block, others) = rest.split_at_mut(size * depths.len());
+            if self.transposed {
+                for (slot, step) in block.chunks_exact_mut(size).zip(depths.clone()) {
+                    slot.copy_from_slice(&self.data[step * self.stride + at..][..size]);
+                }
+            } else {
+                for row in 0..size {
+                    let values = &self.data[(at + row) * self.stride..][depths.clone()];
+                    for (slot, value) in block[row..].iter_mut().step_by(size).zip(values) {
+                        *slot = *value;
+                    }
+                }
+            }
+            rest = others;
+            at += size;
+        }
+    }
+}
+
+/// Sizes of the blocks in which `count` rows are computed.
+fn blocks(count: usize) -> impl Iterator<Item = usize> {
+    let mut left = count;
+    std::iter::from_fn(move || {
+        let size = [ROWS, 8, 4, 2, 1].into_iter().find(|size| *size <= left)?;
+        left -= size;
+        Some(size)
+    })
+}
+
+/// `out = left x right`, or `out += left x right`; `out` is row-major, one value a column of `right`, without gaps.
+pub(crate) fn multiply(left: Left<'_>, right: Right<'_>, out: &mut [f32], add: bool) {
+    let (rows, (depth, width)) = (left.rows, right.shape());
+    assert_eq!(left.depth, depth, "factors of different depth");
+    assert_eq!(out.len(), rows * width, "a product of another shape");
+    if depth == 0 && !add {
+        out.fill(0.0);
+    }
+    if depth == 0 || out.is_empty() {
+        return;
+    }
+    let threads = if rows * depth * width < WORTH { 1 } else { rayon::current_num_threads() };
+    if rows < FEW && threads > 1 {
+        return few(left, right, out, add);
+    }
+    // As many chunks for each thread, none larger than the cache holds.
+    let chunks = threads * rows.div_ceil(threads * CHUNK);
+    let share = rows.div_ceil(chunks).next_multiple_of(ROWS);
+    if threads == 1 {
+        out.chunks_mut(share * width).enumerate().for_each(|(at, out)| chunk(left, right, at * share, out, add));
+    } else {
+        out.par_chunks_mut(share * width).enumerate().for_each(|(at, out)| chunk(left, right, at * share, out, add));
+    }
+}
+
+/// As [`multiply`], on this thread alone.
+pub(crate) fn multiply_here(left: Left<'_>, right: Right<'_>, out: &mut [f32], add: bool) {
+    let (depth, width) = right.shape();
+    assert_eq!(left.depth, depth, "factors of different depth");
+    assert_eq!(out.len(), left.rows * width, "a product of another shape");
+    if depth == 0 && !add {
+        out.fill(0.0);
+    }
+    if depth > 0 && !out.is_empty() {
+        out.chunks_mut(CHUNK * width).enumerate().for_each(|(at, out)| chunk(left, right, at * CHUNK, out, add));
+    }
+}
+
+/// Some rows of a product, from `first` on.
+fn chunk(left: Left<'_>, right: Right<'_>, first: usize, out: &mut [f32], add: bool) {
+    let (depth, width) = right.shape();
+    let (mut packed, mut buffer) = (Vec::new(), Vec::new());
+    let rows = out.len() / width;
+    for depths in steps(depth) {
+        left.pack(first, rows, depths.clone(), &mut packed);
+        for (number, column) in (0..width).step_by(WIDTH).enumerate() {
+            let panel = right.panel(number, depths.clone(), &mut buffer);
+            let add = add || depths.start > 0;
+            let work = Work { left: &packed, panel, rows, out: &mut *out, stride: width, column, add };
+            Arch::new().dispatch(work);
+        }
+    }
+}
+
+/// Blocks of the depth.
+fn steps(depth: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..depth).step_by(DEPTH).map(move |from| from..depth.min(from + DEPTH))
+}
+
+/// Few rows, as in decoding: reading the right factor is the work, so the threads divide its panels.
+fn few(left: Left<'_>, right: Right<'_>, out: &mut [f32], add: bool) {
+    let (rows, (_, width)) = (left.rows, right.shape());
+    let pack = |depths: Range<usize>| {
+        let mut packed = Vec::new();
+        left.pack(0, rows, depths.clone(), &mut packed);
+        (depths, packed)
+    };
+    let packed: Vec<(Range<usize>, Vec<f32>)> = steps(left.depth).map(pack).collect();
+    let panels = width.div_ceil(WIDTH);
+    let share = panels.div_ceil(rayon::current_num_threads());
+    // Each panel's part of the product, without gaps.
+    let mut tiles = vec![0.0; panels * rows * WIDTH];
+    let parts = |tiles: &mut [f32], out: &mut [f32], copy: fn(&mut [f32], &mut [f32])| {
+        for (tile, column) in tiles.chunks_exact_mut(rows * WIDTH).zip((0..width).step_by(WIDTH)) {
+            let columns = column..width.min(column + WIDTH);
+            for (tile, out) in tile.chunks_exact_mut(WIDTH).zip(out.chunks_exact_mut(width)) {
+                copy(&mut tile[..columns.len()], &mut out[columns.clone()]);
+            }
+        }
+    };
+    if add {
+        parts(&mut tiles, out, |tile, out| tile.copy_from_slice(out));
+    }
+    let compute = |(number, tiles): (usize, &mut [f32])| {
+        let mut buffer = Vec::new();
+        for (tile, panel) in tiles.chunks_exact_mut(rows * WIDTH).zip(number * share..) {
+            for (depths, left) in &packed {
+                let panel = right.panel(panel, depths.clone(), &mut buffer);
+                let add = add || depths.start > 0;
+                let work = Work { left, panel, rows, out: &mut *tile, stride: WIDTH, column: 0, add };
+                Arch::new().dispatch(work);
+            }
+        }
+    };
+    tiles.par_chunks_mut(share * rows * WIDTH).enumerate().for_each(compute);
+    parts(&mut tiles, out, |tile, out| out.copy_from_slice(tile));
+}
+
+/// Some rows times a panel.
+struct Work<'a> {
+    left: &'a [f32],
+    panel: &'a [f32],
+    rows: usize,
+    out: &'a mut [f32],
+    stride: usize,
+    column: usize,
+    add: bool,
+}
+
+impl WithSimd for Work<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let depth = self.panel.len() / WIDTH;
+        let mut left = self.left;
+        let mut first = 0;
+        for size in blocks(self.rows) {
+            let (block, others) = left.split_at(size * depth);
+            match size {
+                ROWS => self.block::<S, ROWS>(simd, block, first),
+                8 => self.block::<S, 8>(simd, block, first),
+                4 => self.block::<S, 4>(simd, block, first),
+                2 => self.block::<S, 2>(simd, block, first),
+                _ => self.block::<S, 1>(simd, block, first),
+            }
+            left = others;
+            first += size;
+        }
+    }
+}
+
+impl Work<'_> {
+    /// As many rows and columns at a time as the registers hold.
+    #[inline(always)]
+    fn block<S: Simd, const R: usize>(&mut self, simd: S, left: &[f32], first: usize) {
+        match S::F32_LANES {
+            16 => self.part::<S, R, 2>(simd, left, first, 0),
+            lanes => {
+                // Narrower registers: fewer columns at a time, so that the sums of all rows still fit.
+                for column in (0..WIDTH).step_by(lanes) {
+                    self.part::<S, R, 1>(simd, left, first, column);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn part<S: Simd, const R: usize, const V: usize>(&mut self, simd: S, left: &[f32], first: usize, at: usize) {
+        let width = V * S::F32_LANES;
+        let column = self.column + at;
+        let kept = self.stride.saturating_sub(column).min(width);
+        let mut sums = [[simd.splat_f32s(0.0); V]; R];
+        if self.add {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let mut values = [0.0; WIDTH];
+                values[..kept].copy_from_slice(&self.out[(first + r) * self.stride + column..][..kept]);
+                for (sum, values) in sums.iter_mut().zip(S::as_simd_f32s(&values).0) {
+                    *sum = *values;
+                }
+            }
+        }
+        for (left, right) in left.as_chunks::<R>().0.iter().zip(self.panel.as_chunks::<WIDTH>().0) {
+            let right = S::as_simd_f32s(&right[at..]).0;
+            let right: [S::f32s; V] = std::array::from_fn(|v| right[v]);
+            for r in 0..R {
+                let value = simd.splat_f32s(left[r]);
+                for v in 0..V {
+                    sums[r][v] = simd.mul_add_f32s(value, right[v], sums[r][v]);
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let mut values = [0.0; WIDTH];
+            for (sum, values) in sums.iter().zip(S::as_mut_simd_f32s(&mut values).0) {
+                *values = *sum;
+            }
+            self.out[(first + r) * self.stride + column..][..kept].copy_from_slice(&values[..kept]);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Where a token stands: queries and keys turned by angles that grow with the position.
+
+use std::sync::Arc;
+
+use candle_core::Result;
+use rayon::prelude::*;
+
+use super::tape::{Tape, Value};
+use super::tensor::{tensor, view};
+use super::wide::wide;
+
+/// Rows that a thread takes at a time.
+const ROWS: usize = 16;
+
+/// Cosines and sines of each token of a batch: rotary embedding (Su et al. 2021), halves as Hugging Face pairs them.
+pub struct Angles {
+    /// Half the values of a head.
+    half: usize,
+    /// `[tokens, half]`.
+    cosines: Vec<f32>,
+    sines: Vec<f32>,
+}
+
+impl Angles {
+    /// For tokens at these positions; `frequencies` are radians a position, one for each pair of values of a head.
+    pub fn new(frequencies: &[f32], positions: &[u32]) -> Arc<Self> {
+        let angles = positions.iter().flat_map(|position| frequencies.iter().map(|f| *position as f32 * f));
+        let (sines, cosines) = angles.map(f32::sin_cos).unzip();
+        Arc::new(Self { half: frequencies.len(), cosines, sines })
+    }
+
+    /// Turns all heads of all rows, forwards or back.
+    fn turn(&self, input: &[f32], back: bool) -> Vec<f32> {
+        let tokens = self.cosines.len() / self.half.max(1);
+        let width = input.len() / tokens.max(1);
+        let mut out = vec![0.0; input.len()];
+        if out.is_empty() {
+            return out;
+        }
+        let angles = self.cosines.par_chunks(ROWS * self.half).zip(self.sines.par_chunks(ROWS * self.half));
+        let rows = out.par_chunks_mut(ROWS * width).zip(input.par_chunks(ROWS * width)).zip(angles);
+        let (half, sign) = (self.half, if back { -1.0 } else { 1.0 });
+        rows.for_each(|((out, input), (cosines, sines))| {
+            wide(|| {
+                let angles = cosines.chunks_exact(half).zip(sines.chunks_exact(half));
+                let rows = out.chunks_exact_mut(width).zip(input.chunks_exact(width));
+                for ((out, input), (cosines, sines)) in rows.zip(angles) {
+                    for (out, x) in out.chunks_exact_mut(2 * half).zip(input.chunks_exact(2 * half)) {
+                        for i in 0..half {
+                            let (cosine, sine) = (cosines[i], sign * sines[i]);
+                            out[i] = x[i] * cosine - x[half + i] * sine;
+                            out[half + i] = x[half + i] * cosine + x[i] * sine;
+                        }
+                    }
+                }
+            });
+        });
+        out
+    }
+}
+
+/// Turns `x`, `[tokens, heads * head_dim]`, by the angles of its tokens.
+///
+/// # Errors
+/// Those of the tensors.
+pub fn rotary(tape: &Tape, x: &Value, angles: &Arc<Angles>) -> Result<Value> {
+    let out = angles.turn(&view(&x.tensor)?, false);
+    Ok(tape.push(&[x], false, tensor(out, x.tensor.shape().clone())?, || {
+        let angles = angles.clone();
+        Box::new(move |gradient| Ok(vec![Some(tensor(angles.turn(&view(gradient)?, true), gradient.shape().clone())?)]))
+    }))
+}

@@ -1,0 +1,51 @@
+//! The gate of the feed-forward layer.
+
+use candle_core::Result;
+use rayon::prelude::*;
+
+use super::tape::{Tape, Value};
+use super::tensor::{tensor, view};
+use super::wide::{exp, wide};
+
+/// Values that a thread takes at a time.
+const CHUNK: usize = 1 << 14;
+
+/// `silu(gate) * up` (Shazeer 2020), where `silu(x) = x / (1 + e^-x)`; of one shape.
+///
+/// # Errors
+/// Those of the tensors.
+pub fn swiglu(tape: &Tape, gate: &Value, up: &Value) -> Result<Value> {
+    let (g, u) = (view(&gate.tensor)?, view(&up.tensor)?);
+    let mut out = vec![0.0; g.len()];
+    let chunks = out.par_chunks_mut(CHUNK).zip(g.par_chunks(CHUNK).zip(u.par_chunks(CHUNK)));
+    chunks.for_each(|(out, (g, u))| {
+        wide(|| out.iter_mut().zip(g.iter().zip(u)).for_each(|(out, (g, u))| *out = g * sigmoid(*g) * u));
+    });
+    drop((g, u));
+    Ok(tape.push(&[gate, up], false, tensor(out, gate.tensor.shape().clone())?, || {
+        let (gate, up) = (gate.tensor.clone(), up.tensor.clone());
+        Box::new(move |gradient| {
+            let (g, u, d) = (view(&gate)?, view(&up)?, view(gradient)?);
+            let (mut to_gate, mut to_up) = (vec![0.0; g.len()], vec![0.0; g.len()]);
+            let outs = to_gate.par_chunks_mut(CHUNK).zip(to_up.par_chunks_mut(CHUNK));
+            let ins = g.par_chunks(CHUNK).zip(u.par_chunks(CHUNK)).zip(d.par_chunks(CHUNK));
+            outs.zip(ins).for_each(|((to_gate, to_up), ((g, u), d))| {
+                wide(|| {
+                    for i in 0..d.len().min(g.len()).min(u.len()).min(to_up.len()).min(to_gate.len()) {
+                        let s = sigmoid(g[i]);
+                        to_up[i] = d[i] * g[i] * s;
+                        // silu'(x) = s (1 + x (1 - s))
+                        to_gate[i] = d[i] * u[i] * s * (1.0 + g[i] * (1.0 - s));
+                    }
+                });
+            });
+            let shape = gate.shape();
+            Ok(vec![Some(tensor(to_gate, shape.clone())?), Some(tensor(to_up, shape.clone())?)])
+        })
+    }))
+}
+
+#[inline(always)]
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
