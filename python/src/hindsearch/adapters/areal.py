@@ -25,12 +25,12 @@ class SearchAgent:
 
     async def run(self, data: dict[str, Any], **extra: Any) -> float:
         """Plays a row with `question`, or `messages`, and accepted answers."""
-        from openai import AsyncOpenAI
-
         env = make_env(self._settings)
         if isinstance(env.retriever, Client):
             env.retriever = env.retriever.asynchronous()
         messages: list[Any] = list(env.reset(**task_of(data, data.get("messages"))))
+        from openai import AsyncOpenAI
+
         model = AsyncOpenAI(
             base_url=extra.get("base_url"), api_key=extra.get("api_key"), http_client=extra.get("http_client"), max_retries=0
         )
