@@ -116,7 +116,10 @@ fn a_person_plays() {
         outcome.stdout
     };
     let shown = play("a river\n= nobody\n");
-    for words in ["Question: ", "<information>[1] ", "Over (answer). Reward 0 (em 0). Accepted: "] {
+    let tasks = hindsearch::env::tasks::built_in("sample").expect("the built-in tasks");
+    let chosen = hindsearch::env::tasks::pick(5, tasks.tasks().len()).expect("a task");
+    assert!(shown.starts_with(&format!("Question: {}\n", tasks.tasks()[chosen].question())), "{shown}");
+    for words in ["<information>[1] ", "Over (answer). Reward 0 (em 0). Accepted: "] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     let answer = shown.rsplit("Accepted: ").next().expect("answers").lines().next().expect("a line");

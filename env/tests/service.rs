@@ -6,7 +6,7 @@ mod service_support;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use hindsearch_env::tasks::TaskSet;
+use hindsearch_env::tasks::{TaskSet, pick};
 use hindsearch_env::{Preset, Trajectory};
 use serde_json::{Value, json};
 use service_support::{Client, Playground, get, id, post, post_with, refused, until};
@@ -392,6 +392,8 @@ fn a_seed_chooses_the_same_task_again_and_different_ones_choose_all() {
         |seed: u64| play.item("reset", &json!({ "seed": seed }))["task_id"].as_str().expect("an id").to_owned();
     let many: Vec<String> = (0..200).map(chosen).collect();
     assert_eq!(many, (0..200).map(chosen).collect::<Vec<_>>());
+    // By the rule that the program and the Python package choose by, too.
+    assert_eq!(many, (0..200).filter_map(|seed| pick(seed, 10)).map(id).collect::<Vec<_>>());
     assert_eq!(many.iter().collect::<HashSet<_>>().len(), 10);
     let none = Playground::with(|env| env.tasks = TaskSet::default(), |_| ());
     refused(&none.item("reset", &json!({})), "not_found", false);

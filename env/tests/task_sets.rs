@@ -7,7 +7,7 @@ use std::fs;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use hindsearch_env::tasks::{TaskSet, mix};
+use hindsearch_env::tasks::{TaskSet, mix, pick};
 use hindsearch_env::{Gold, Task};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,6 +34,10 @@ fn draws_are_the_same_for_a_seed_on_every_machine() -> Check {
     let drawn = numbered("a", 20).sample(seed, 20);
     let drawn: Vec<u64> = drawn.tasks().iter().map(|task| task.question().parse()).collect::<Result<_, _>>()?;
     assert_eq!(json!(drawn), golden["sample"]);
+
+    let picked: Vec<Option<usize>> = (0..20).map(|seed| pick(seed, 218)).collect();
+    assert_eq!(json!(picked), golden["pick"]);
+    assert_eq!(pick(1, 0), None);
 
     let sets = [numbered("0", 3), numbered("1", 5)];
     let weights = golden["weights"].as_array().ok_or("no weights")?.iter().filter_map(Value::as_f64);

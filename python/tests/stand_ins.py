@@ -6,6 +6,7 @@ called.
 
 import abc
 import asyncio
+import random
 import sys
 import types
 from dataclasses import dataclass, field
@@ -178,14 +179,15 @@ class RLDataset(abc.ABC):
 
 class Space(Generic[A]):
     def __init__(self, shape=None, dtype=None, seed=None):
-        import random
-
         self.random = random.Random(seed)
 
 
 class GymnasiumEnv(Generic[A, B]):
+    np_random = None
+
     def reset(self, *, seed=None, options=None):
-        self.np_random = types.SimpleNamespace(integers=lambda high: (seed or 0) % high)
+        if seed is not None or self.np_random is None:
+            self.np_random = types.SimpleNamespace(integers=random.Random(seed).randrange)
 
 
 # OpenEnv 0.10

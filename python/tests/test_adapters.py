@@ -19,7 +19,9 @@ from bytewise import Tokenizer
 from fake import status
 
 import hindsearch
+from hindsearch.env import pick, tasks
 
+ROOT = Path(__file__).resolve().parents[2]
 LOOK, ANSWER, WRONG = "<search>radium</search>", "<answer>Marie Curie</answer>", "<answer>nobody</answer>"
 QUESTION, GOLDS = "Who discovered radium?", ["Marie Curie"]
 TASK = {"question": QUESTION, "golds": GOLDS}
@@ -50,9 +52,81 @@ def test_without_its_trainer_an_adapter_says_what_to_install(name, monkeypatch):
 
 
 def test_a_row_without_accepted_answers_is_refused(adapter):
-    env = adapter("skyrl").SearchEnv({}, {"question": QUESTION, "label": "x"})
-    with pytest.raises(hindsearch.InvalidInput, match="expected one of `target`.* found `question`, `label`"):
-        env.init([])
+    plain = {"question": QUESTION, "label": "x"}
+    in_verls_form = {"question": QUESTION, "reward_model": {"style": "rule"}}
+    in_skyrls_form = {"question": QUESTION, "reward_spec": {"method": "rule"}}
+    chat = [{"role": "user", "content": QUESTION}]
+    trl = adapter("trl")
+    [episode] = trl.rollout_function(generate=lambda trainer, prompts: ([Tokenizer().encode(ANSWER)], None))(
+        [chat], types.SimpleNamespace(processing_class=Tokenizer(), max_completion_length=4000)
+    )["episode"]
+
+    def verls_loop(row):
+        config = types.SimpleNamespace(response_length=4000, name="vllm")
+        asyncio.run(adapter("verl").SearchAgentLoop(config, None, Tokenizer()).run({}, raw_prompt=chat, **row))
+
+    takers = [
+        lambda row: adapter("skyrl").SearchEnv({}, row).init(chat),
+        lambda row: trl.environment_factory()().reset(prompt=chat, **row),
+        lambda row: trl.reward_function()([[]], [episode], **{name: [value] for name, value in row.items()}),
+        lambda row: asyncio.run(adapter("areal").SearchAgent().run(row)),
+        lambda row: adapter("openenv").SearchEnvironment().reset(task=row),
+        verls_loop,
+    ]
+    for take in takers:
+        with pytest.raises(hindsearch.InvalidInput, match="one of `target`.* found .*`label`.* rename"):
+            take(plain)
+        with pytest.raises(hindsearch.InvalidInput, match="`reward_model`: expected `ground_truth`.* found `style`: add it"):
+            take(in_verls_form)
+        with pytest.raises(hindsearch.InvalidInput, match="`reward_spec`: expected `ground_truth`.* found `method`: add it"):
+            take(in_skyrls_form)
+        with pytest.raises(hindsearch.InvalidInput, match="`reward_model`: expected an object with `ground_truth`, found `str`"):
+            take({"question": QUESTION, "reward_model": "rule"})
+        with pytest.raises(hindsearch.InvalidInput, match="`golden_answers`: expected accepted answers.* give at least one"):
+            take({"question": QUESTION, "golden_answers": []})
+
+
+def test_answers_that_a_trainer_hands_over_by_themselves_must_be_there(adapter, monkeypatch):
+    sample = stand_ins.Sample(prompt="Answer: ", label=None, response=ANSWER)
+    arguments = types.SimpleNamespace(tokenizer=Tokenizer())
+    slime, openrlhf, nemo_rl = adapter("slime"), adapter("openrlhf"), adapter("nemo_rl")
+    for call, place in (
+        (lambda: asyncio.run(slime.generate(arguments, sample, {"max_new_tokens": 10})), "`label`"),
+        (lambda: asyncio.run(slime.reward_func(arguments, sample)), "`label`"),
+        (lambda: asyncio.run(openrlhf.AgentInstance().reset({"observation": "Answer: "})), "`label`"),
+        (lambda: adapter("verl_reward").compute_score("nq", ANSWER, None), "`reward_model.ground_truth`"),
+    ):
+        with pytest.raises(hindsearch.InvalidInput, match=f"{place}: expected accepted answers.* found nothing"):
+            call()
+    log = [{"role": "user", "content": QUESTION}, {"role": "assistant", "content": ANSWER}]
+    for state, match in (
+        ({"question": QUESTION}, "`metadata`: expected one of .* found `question`"),
+        ({"golds": GOLDS}, "`metadata`: expected `question`.* found `golds`"),
+    ):
+        with pytest.raises(hindsearch.InvalidInput, match=match):
+            nemo_rl.SearchActor().step([log], [state])
+
+
+def test_a_row_without_a_question_is_refused(adapter):
+    with pytest.raises(hindsearch.InvalidInput, match="expected a column `question`.* or `prompt`, found `answer`"):
+        adapter("trl").environment_factory()().reset(answer="x")
+
+
+def test_a_seed_chooses_the_same_task_everywhere(adapter):
+    """`pick` is what the server and `hindsearch env play` choose by, too."""
+    picks = json.loads((ROOT / "env/tests/golden/tasks/draws.json").read_text())["pick"]
+    named = tasks("sample")
+    assert [pick(seed, len(named)) for seed in range(len(picks))] == picks and pick(0, 0) is None
+    makers = [
+        lambda seed: adapter("gymnasium").SearchEnv().reset(seed=seed)[0],
+        lambda seed: adapter("roll").SearchEnv().reset(seed=seed)[0],
+        lambda seed: adapter("openenv").SearchEnvironment().reset(seed=seed).text,
+    ]
+    for begin in makers:
+        for seed in (0, 1, 2):
+            assert named[picks[seed]]["question"] in begin(seed)
+    for begin in makers:
+        assert len({begin(None) for _ in range(9)}) > 1, "without a seed, chance chooses"
 
 
 def test_skyrl(adapter):
@@ -154,6 +228,22 @@ def test_verls_loop(adapter, fake):
     assert first == second and seen.endswith("</information>\n\n")
     assert sampling["stop"] == ["</search>", "</answer>"] and sampling["include_stop_str_in_output"]
     assert sampling["temperature"] == 1.0
+
+
+def test_a_recipes_limits_are_in_tokens_where_the_trainer_has_a_tokenizer(adapter, fake):
+    tokenizer = Tokenizer()
+    engine = Engine(tokenizer, LOOK, ANSWER)
+    config = types.SimpleNamespace(response_length=8000, name="vllm")
+
+    def retrieve(queries, top_k):
+        return [["é" * 2000] for _ in queries]
+
+    loop = adapter("verl").SearchAgentLoop(config, engine, tokenizer, url=retrieve, preset="search-r1")
+    row = {"raw_prompt": [{"role": "user", "content": QUESTION}], "reward_model": {"ground_truth": GOLDS}}
+    out = asyncio.run(loop.run({}, **row))
+    shown = [token for token, own in zip(out.response_ids, out.response_mask) if not own]
+    # This tokenizer's tokens are bytes, of which the recipe shows 500.
+    assert 490 < len(shown) <= 500 and "é" in tokenizer.decode(shown)
 
 
 def test_verls_loop_ends_where_there_is_no_room(adapter, fake):
@@ -393,10 +483,17 @@ def test_gymnasium(adapter):
     env = module.SearchEnv([TASK, {**TASK, "question": "another"}])
     text, info = env.reset(options={"task": 0})
     assert QUESTION in text and env.observation_space.contains(text) and info["task"] == 0
-    assert env.reset(seed=1)[1]["task"] == 1
+    assert [env.reset(seed=seed)[1]["task"] for seed in (0, 1)] == [pick(0, 2), pick(1, 2)] == [1, 0]
+    # Those that follow a seed are always the same.
+    follow = [[env.reset(seed=seed)[1]["task"] for seed in (3, *[None] * 20)] for _ in range(2)]
+    assert follow[0] == follow[1] and set(follow[0]) == {0, 1}
+    with pytest.raises(hindsearch.InvalidInput, match="a `task` from 0 to 1, found `2`"):
+        env.reset(options={"task": 2})
     env.reset(options={"task": 0})
     shown, *rest = env.step(LOOK)
     assert env.observation_space.contains(shown) and rest[:3] == [0.0, False, False]
+    # Gymnasium wants equal steps of equal episodes.
+    assert "retrieval_seconds" not in rest[3]
     _, reward, terminated, truncated, _ = env.step(ANSWER)
     assert (reward, terminated, truncated) == (1.0, True, False)
     assert module.AnyText() == module.AnyText() and not module.AnyText(3).contains("four")

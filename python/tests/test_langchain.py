@@ -23,6 +23,15 @@ def test_documents_carry_text_id_title_and_score(service):
     assert document.metadata == {"title": hit.title, "score": hit.score}
 
 
+def test_a_servers_url_is_a_client(fake):
+    from hindsearch.langchain import HindsearchRetriever
+
+    assert HindsearchRetriever(client=fake.url).invoke("radium") == retriever(fake.url).invoke("radium")
+    for wrong in (None, 8000, "127.0.0.1", hindsearch.Client):
+        with pytest.raises(ValueError, match="expected a (`Client` or a server's )?URL"):
+            HindsearchRetriever(client=wrong)
+
+
 def test_sync_async_and_batch_agree(service):
     it = retriever(service, top_k=2)
 

@@ -22,6 +22,15 @@ def test_nodes_carry_text_id_title_and_score(service):
     assert found.node.metadata == {"title": hit.title}
 
 
+def test_a_servers_url_is_a_client(fake):
+    from hindsearch.llamaindex import HindsearchRetriever
+
+    assert HindsearchRetriever(fake.url).retrieve("radium") == retriever(fake.url).retrieve("radium")
+    for wrong in (None, 8000, "127.0.0.1", hindsearch.Client):
+        with pytest.raises(ValueError, match="expected a (`Client` or a server's )?URL"):
+            HindsearchRetriever(wrong)
+
+
 def test_sync_and_async_agree(service):
     it = retriever(service, top_k=2)
     nodes = asyncio.run(it.aretrieve("radium"))

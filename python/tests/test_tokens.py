@@ -57,7 +57,7 @@ def test_observations_of_a_chat_stand_in_messages(tokenizer):
 
 def test_prompts_are_rendered_as_the_recipe_wants_them(tokenizer):
     def prompt(name):
-        play = TokenEpisode(SearchEnv(lambda queries, top_k: [], name), tokenizer, {"question": "who?"})
+        play = TokenEpisode(SearchEnv(lambda queries, top_k: [], name, reward=False), tokenizer, {"question": "who?"})
         play.begin()
         return tokenizer.decode(play.prompt), play.messages
 
@@ -68,7 +68,7 @@ def test_prompts_are_rendered_as_the_recipe_wants_them(tokenizer):
 
 
 def test_a_message_may_have_what_recipe_and_trainer_leave(fake, tokenizer):
-    play = TokenEpisode(SearchEnv(Client(fake.url)), tokenizer, {"question": "q"})
+    play = TokenEpisode(SearchEnv(Client(fake.url)), tokenizer, {"question": "q", "golds": "Curie"})
     play.begin()
     assert play.room(len(play.prompt) + 10) == 10
     assert play.room(len(play.prompt) + 10_000) == Preset.named("hindsearch").response_tokens

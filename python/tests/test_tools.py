@@ -63,6 +63,15 @@ def test_a_failing_server_is_raised_and_not_told(fake):
         run_tool_call(hindsearch.Client(fake.url, retries=0), chat_call('{"query": "radium"}'))
 
 
+def test_what_is_no_client_is_refused():
+    with pytest.raises(
+        hindsearch.InvalidInput, match=r"expected a `Client`, found `str`: make one for all calls, `Client\(url\)`"
+    ):
+        run_tool_call("http://127.0.0.1:8000", chat_call('{"query": "radium"}'))
+    with pytest.raises(hindsearch.InvalidInput, match="expected a `AsyncClient`, found `str`"):
+        asyncio.run(run_tool_call_async("http://127.0.0.1:8000", chat_call('{"query": "radium"}')))
+
+
 def test_the_sdk_types_are_taken(fake):
     pytest.importorskip("openai", reason="NOT RUN: openai is not installed")
     from openai.types.chat import ChatCompletionMessageToolCall

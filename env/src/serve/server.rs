@@ -123,14 +123,9 @@ impl EnvServer {
             (None, Some(row)) => crate::tasks::from_row(row).map(Arc::new).map_err(|error| fault(&error)),
             (Some(_), Some(_)) => Err(Fault::invalid("expected `task_id` or `task`, found both")),
             (None, None) => {
-                let chance = seed.map_or_else(rand::random::<u64>, |seed| {
-                    let hash = blake3::hash(&seed.to_le_bytes());
-                    hash.as_bytes().iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
-                });
-                // Uneven by at most one in 2^64 for each task.
-                let at = (u128::from(chance) * self.tasks.len() as u128) >> 64;
+                let at = crate::tasks::pick(seed.unwrap_or_else(rand::random), self.tasks.len());
                 let none = || Fault::new(Code::NotFound, "no tasks are served; send one, or start with `--tasks FILE`");
-                self.tasks.get(at as usize).cloned().ok_or_else(none)
+                at.and_then(|at| self.tasks.get(at)).cloned().ok_or_else(none)
             }
         }
     }

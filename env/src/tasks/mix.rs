@@ -38,6 +38,12 @@ pub fn mix<'a>(sets: &[(&'a TaskSet, f64)], seed: u64, count: usize) -> Result<V
     Ok(drawn)
 }
 
+/// Which of `count` tasks a seed chooses; nothing where there are none. The program, the server and the Python package all choose by
+/// this rule.
+pub fn pick(seed: u64, count: usize) -> Option<usize> {
+    (count > 0).then(|| Chance::new(seed, 0).below(count))
+}
+
 /// In which of the lengths laid end to end the point lies. Rounding may put it behind all of them: then it lies in the last.
 fn by_weight(weights: impl Iterator<Item = f64>, mut point: f64) -> usize {
     let mut last = 0;

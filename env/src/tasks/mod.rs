@@ -13,7 +13,7 @@ mod write;
 
 pub use built_in::{BUILT_IN, built_in};
 pub use format::Format;
-pub use mix::mix;
+pub use mix::{mix, pick};
 pub use read::{ReadOptions, from_row, read};
 pub use set::TaskSet;
 pub use write::write;

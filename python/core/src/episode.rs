@@ -4,8 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hindsearch_env::{self as env, Action, Author, Decision, Message, Stop, TRAJECTORY_VERSION, Trajectory};
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 
+use crate::count::Count;
 use crate::errors;
 use crate::passages::{Hit, ranked};
 use crate::preset::role_name;
@@ -18,7 +20,7 @@ const LONG: usize = 64 * 1024;
 /// One play of one task. The record is the state.
 #[pyclass(frozen, module = "hindsearch._core")]
 pub(crate) struct Episode {
-    pub rules: env::Rules,
+    pub rules: Rules,
     pub state: Mutex<Trajectory>,
 }
 
@@ -71,8 +73,7 @@ impl Episode {
             ends: ends.unwrap_or_default(),
             cut_off,
         };
-        let decided = self.rules.decide(&mut self.lock(), message);
-        match decided.map_err(|error| errors::raise(py, &error))? {
+        match self.go_on(py, 0, |rules, state| rules.decide(state, message))? {
             Decision::Search(queries) => Ok(Decided::Search(queries)),
             Decision::Next(next) => Ok(Decided::Next(next.into())),
         }
@@ -81,14 +82,13 @@ impl Episode {
     /// Takes what was found for the queries that wait, a list of hits for each.
     fn observe(&self, py: Python<'_>, found: Vec<Vec<Hit>>) -> PyResult<Transition> {
         let (found, bytes) = ranked(py, found)?;
-        let next = long(py, bytes, || self.rules.observe(&mut self.lock(), &found));
-        next.map(Transition::from).map_err(|error| errors::raise(py, &error))
+        self.go_on(py, bytes, |rules, state| rules.observe(state, &found)).map(Transition::from)
     }
 
     /// Puts a trainer's tokens on the prompt, with those that its chat template adds.
     fn set_prompt_tokens(&self, py: Python<'_>, tokens: Vec<u32>) -> PyResult<()> {
         let shared = {
-            let mut state = self.lock();
+            let mut state = self.lock(py);
             let prompt = state.spans.iter().take_while(|span| span.author == Author::Prompt).count();
             share(&mut state.spans[..prompt], tokens)
         };
@@ -97,7 +97,7 @@ impl Episode {
 
     /// Puts a trainer's tokens on the newest observation, with those that its chat template adds.
     fn set_observation_tokens(&self, py: Python<'_>, tokens: Vec<u32>) -> PyResult<()> {
-        let is_observation = match self.lock().spans.last_mut() {
+        let is_observation = match self.lock(py).spans.last_mut() {
             Some(span) if span.author == Author::Environment => {
                 span.tokens = tokens;
                 true
@@ -108,8 +108,8 @@ impl Episode {
     }
 
     /// Writes down what it earned.
-    fn set_reward(&self, reward: &Reward) {
-        self.lock().reward = Some(reward.0.clone());
+    fn set_reward(&self, py: Python<'_>, reward: &Reward) {
+        self.lock(py).reward = Some(reward.reward.clone());
     }
 
     /// The episode as a chat.
@@ -120,32 +120,32 @@ impl Episode {
             message.set_item("content", content)?;
             Ok(message)
         };
-        let messages = self.lock().messages();
+        let messages = self.lock(py).messages();
         messages.into_iter().map(message).collect()
     }
 
     /// What was written, in order.
-    fn spans(&self) -> Vec<Span> {
-        self.lock().spans.iter().map(Span::from).collect()
+    fn spans(&self, py: Python<'_>) -> Vec<Span> {
+        self.lock(py).spans.iter().map(Span::from).collect()
     }
 
     /// All tokens that are known, in order.
-    fn tokens(&self) -> Vec<u32> {
-        self.lock().tokens()
+    fn tokens(&self, py: Python<'_>) -> Vec<u32> {
+        self.lock(py).tokens()
     }
 
     /// For each token whether the policy wrote it.
-    fn policy_mask(&self) -> Vec<bool> {
-        self.lock().policy_mask()
+    fn policy_mask(&self, py: Python<'_>) -> Vec<bool> {
+        self.lock(py).policy_mask()
     }
 
     /// For each token whether it belongs to a query that was searched for.
-    fn query_mask(&self) -> Vec<bool> {
-        self.lock().query_mask()
+    fn query_mask(&self, py: Python<'_>) -> Vec<bool> {
+        self.lock(py).query_mask()
     }
 
-    fn to_json(&self) -> String {
-        serde_json::to_string(&*self.lock()).unwrap_or_default()
+    fn to_json(&self, py: Python<'_>) -> String {
+        serde_json::to_string(&*self.lock(py)).unwrap_or_default()
     }
 
     /// Goes on where `to_json` stopped.
@@ -154,7 +154,7 @@ impl Episode {
         let trajectory: Trajectory = serde_json::from_str(json).map_err(|error| {
             errors::invalid(py, format!("an episode: expected the JSON of `to_json`, found {error}"))
         })?;
-        let (name, version) = (&rules.0.preset().name, trajectory.version);
+        let (name, version) = (&rules.rules.preset().name, trajectory.version);
         if trajectory.preset != *name || version != TRAJECTORY_VERSION {
             let expected = format!("version {TRAJECTORY_VERSION} and preset `{name}`");
             let found = format!("version {version} and preset `{}`", trajectory.preset);
@@ -164,32 +164,32 @@ impl Episode {
     }
 
     #[getter]
-    fn question(&self) -> String {
-        self.lock().question.clone()
+    fn question(&self, py: Python<'_>) -> String {
+        self.lock(py).question.clone()
     }
 
     /// The task's id.
     #[getter]
-    fn task(&self) -> String {
-        self.lock().task.clone()
+    fn task(&self, py: Python<'_>) -> String {
+        self.lock(py).task.clone()
     }
 
     /// `answer`, `end`, `turns` or `context`; `None` while it goes on.
     #[getter]
-    fn stop(&self) -> Option<&'static str> {
-        self.lock().stop.map(stop_name)
+    fn stop(&self, py: Python<'_>) -> Option<&'static str> {
+        self.lock(py).stop.map(stop_name)
     }
 
     /// The queries that wait for passages.
     #[getter]
-    fn pending(&self) -> Option<Vec<String>> {
-        self.lock().pending().map(<[String]>::to_vec)
+    fn pending(&self, py: Python<'_>) -> Option<Vec<String>> {
+        self.lock(py).pending().map(<[String]>::to_vec)
     }
 
     /// What the last message was: `search`, `answer`, `end` or `invalid`.
     #[getter]
-    fn action(&self) -> Option<&'static str> {
-        self.lock().turns.last().map(|turn| match turn.action {
+    fn action(&self, py: Python<'_>) -> Option<&'static str> {
+        self.lock(py).turns.last().map(|turn| match turn.action {
             Action::Search { .. } => "search",
             Action::Answer { .. } => "answer",
             Action::End => "end",
@@ -199,8 +199,8 @@ impl Episode {
 
     /// The answer that ended it.
     #[getter]
-    fn answer(&self) -> Option<String> {
-        self.lock().turns.last().and_then(|turn| match &turn.action {
+    fn answer(&self, py: Python<'_>) -> Option<String> {
+        self.lock(py).turns.last().and_then(|turn| match &turn.action {
             Action::Answer { text } => Some(text.clone()),
             _ => None,
         })
@@ -208,42 +208,63 @@ impl Episode {
 
     /// Messages of the policy.
     #[getter]
-    fn turns(&self) -> usize {
-        self.lock().turns.len()
+    fn turns(&self, py: Python<'_>) -> usize {
+        self.lock(py).turns.len()
     }
 
     /// Searches that were answered.
     #[getter]
-    fn searches(&self) -> usize {
-        self.lock().searches()
+    fn searches(&self, py: Python<'_>) -> usize {
+        self.lock(py).searches()
     }
 
     /// Tokens of prompt and episode.
     #[getter]
-    fn length(&self) -> usize {
-        self.rules.length(&self.lock())
+    fn length(&self, py: Python<'_>) -> PyResult<usize> {
+        let length = self.rules.rules.length(&self.lock(py));
+        Count::raised().map_or(Ok(length), Err)
     }
 
-    fn __repr__(&self) -> String {
-        let state = self.lock();
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = self.lock(py);
         let stop = state.stop.map_or("goes on", stop_name);
         format!("Episode({:?}, {} turns, {stop})", state.question, state.turns.len())
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<(Py<PyAny>, (Rules, String))> {
         let from_json = slf.get_type().getattr("from_json")?.unbind();
-        Ok((from_json, (Rules(slf.get().rules.clone()), slf.get().to_json())))
+        Ok((from_json, (slf.get().rules.clone(), slf.get().to_json(slf.py()))))
     }
 }
 
 impl Episode {
-    /// Python must not run while this is held: it might run another thread, which waits for the lock and keeps Python.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Trajectory> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whoever waits for this lets Python run, which whoever holds it may wait for.
+    pub(crate) fn lock(&self, py: Python<'_>) -> MutexGuard<'_, Trajectory> {
+        self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs the rules. Where the function that counts tokens raises, nothing has changed.
+    fn go_on<T: Send>(
+        &self,
+        py: Python<'_>,
+        bytes: usize,
+        run: impl FnOnce(&env::Rules, &mut Trajectory) -> env::Result<T> + Send,
+    ) -> PyResult<T> {
+        let mut state = self.lock(py);
+        let before = self.rules.count.is_some().then(|| state.clone());
+        let next = {
+            let state = &mut *state;
+            long(py, bytes, || run(&self.rules.rules, state))
+        };
+        if let (Some(error), Some(before)) = (Count::raised(), before) {
+            *state = before;
+            return Err(error);
+        }
+        next.map_err(|error| errors::raise(py, &error))
     }
 }
 
-/// Runs what takes long while other threads of Python run. It must not wait for Python.
+/// Runs what takes long while other threads of Python run.
 pub(crate) fn long<T: Send>(py: Python<'_>, bytes: usize, run: impl FnOnce() -> T + Send) -> T {
     if bytes < LONG { run() } else { py.detach(run) }
 }

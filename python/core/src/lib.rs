@@ -2,6 +2,7 @@
 //!
 //! The accepted answers of a task come in by [`reward::score`] alone and are kept nowhere.
 
+mod count;
 mod episode;
 mod errors;
 mod passages;
@@ -23,7 +24,7 @@ mod _core {
     #[pymodule_export]
     use super::rules::Rules;
     #[pymodule_export]
-    use super::tasks::read;
+    use super::tasks::{pick, read};
 
     use pyo3::prelude::*;
 

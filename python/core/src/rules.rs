@@ -5,13 +5,18 @@ use std::sync::{Arc, Mutex};
 use hindsearch_env::{self as env, Author, Role, Span, Stop, Task, Trajectory};
 use pyo3::prelude::*;
 
+use crate::count::Count;
 use crate::episode::Episode;
 use crate::errors;
 use crate::preset::Preset;
 
-/// The rules of a recipe's episodes. Four characters count as a token where no tokens are given.
+/// The rules of a recipe's episodes. Where no tokens are given, `count` says how many a text has, or else four characters are one.
 #[pyclass(frozen, module = "hindsearch._core")]
-pub(crate) struct Rules(pub env::Rules);
+#[derive(Clone)]
+pub(crate) struct Rules {
+    pub rules: env::Rules,
+    pub count: Option<Arc<Count>>,
+}
 
 /// A message of a chat.
 #[derive(FromPyObject)]
@@ -24,13 +29,24 @@ struct Message {
 #[pymethods]
 impl Rules {
     #[new]
-    fn new(preset: &Preset) -> Self {
-        Self(env::Rules::new(Arc::clone(&preset.0)))
+    #[pyo3(signature = (preset, count = None))]
+    fn new(preset: &Preset, count: Option<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let preset = Arc::clone(&preset.0);
+        let Some(count) = count else { return Ok(Self { rules: env::Rules::new(preset), count: None }) };
+        let count = Arc::new(Count::new(count)?);
+        let measure: Arc<dyn env::Measure> = Arc::clone(&count) as _;
+        Ok(Self { rules: env::Rules::measured(preset, measure), count: Some(count) })
     }
 
     #[getter]
     fn preset(&self) -> Preset {
-        Preset(Arc::clone(self.0.preset()))
+        Preset(Arc::clone(self.rules.preset()))
+    }
+
+    /// The function that counts tokens.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.count.as_ref().map(|count| count.0.clone_ref(py))
     }
 
     /// A new episode. Of `golds` nothing is kept but a hash, in the task's id.
@@ -47,7 +63,7 @@ impl Rules {
         prompt: Option<Vec<Message>>,
     ) -> PyResult<Episode> {
         let task = Task::new(question.to_owned(), golds.unwrap_or_default(), source.to_owned());
-        let mut trajectory = self.0.begin(&task, sample);
+        let mut trajectory = self.rules.begin(&task, sample);
         if let Some(prompt) = prompt {
             let span = |message: Message| Ok(Span::new(Author::Prompt, role(py, &message.role)?, message.content));
             trajectory.spans = prompt.into_iter().map(span).collect::<PyResult<_>>()?;
@@ -60,8 +76,8 @@ impl Rules {
     #[pyo3(signature = (text, question = "", source = "", golds = None))]
     fn read(&self, text: &str, question: &str, source: &str, golds: Option<Vec<String>>) -> Episode {
         let task = Task::new(question.to_owned(), golds.unwrap_or_default(), source.to_owned());
-        let mut trajectory = self.0.begin(&task, 0);
-        let observation = &self.0.preset().observation;
+        let mut trajectory = self.rules.begin(&task, 0);
+        let observation = &self.rules.preset().observation;
         let frames = [(observation.before.trim(), observation.after.trim()), ("<tool_response>", "</tool_response>")];
         let mut rest = text;
         while let Some((before, inside, after)) = next_frame(rest, &frames) {
@@ -75,17 +91,17 @@ impl Rules {
     }
 
     fn __repr__(&self) -> String {
-        format!("Rules({:?})", self.0.preset().name)
+        format!("Rules({:?})", self.rules.preset().name)
     }
 
-    fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyAny>, (Preset,)) {
-        (slf.get_type().into_any().unbind(), (slf.get().preset(),))
+    fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyAny>, (Preset, Option<Py<PyAny>>)) {
+        (slf.get_type().into_any().unbind(), (slf.get().preset(), slf.get().count(slf.py())))
     }
 }
 
 impl Rules {
     pub(crate) fn episode(&self, trajectory: Trajectory) -> Episode {
-        Episode { rules: self.0.clone(), state: Mutex::new(trajectory) }
+        Episode { rules: self.clone(), state: Mutex::new(trajectory) }
     }
 }
 

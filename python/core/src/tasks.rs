@@ -16,6 +16,12 @@ pub(crate) struct Question {
     source: String,
 }
 
+/// Which of `count` tasks a seed chooses, by the rule of the program and of the server; `None` where there are none.
+#[pyfunction]
+pub(crate) fn pick(seed: u64, count: usize) -> Option<usize> {
+    tasks::pick(seed, count)
+}
+
 /// The tasks of a set that is built in (`sample`), or of a file in a form that trainers or benchmarks use: JSON lines, compressed or
 /// not, or Parquet.
 #[pyfunction(name = "tasks")]

@@ -1,6 +1,6 @@
 """The Rust core: the rules of episodes and their rewards. See `python/core`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 class _Hit(Protocol):
@@ -63,11 +63,15 @@ class Preset:
     def to_json(self) -> str: ...
 
 class Rules:
-    """The rules of a recipe's episodes. Four characters count as a token where no tokens are given."""
+    """The rules of a recipe's episodes. Where no tokens are given, `count` says how many a text has, or else four characters are
+    one."""
 
-    def __init__(self, preset: Preset) -> None: ...
+    def __init__(self, preset: Preset, count: Callable[[str], int] | None = None) -> None: ...
     @property
     def preset(self) -> Preset: ...
+    @property
+    def count(self) -> Callable[[str], int] | None:
+        """The function that counts tokens. What it raises is raised by what counts, and nothing has changed then."""
     def begin(
         self,
         question: str,
@@ -191,6 +195,10 @@ class Reward:
     @property
     def terms(self) -> dict[str, float]:
         """Each scorer's value by its name, before it is weighted."""
+    @property
+    def retrieval_hit(self) -> bool | None:
+        """Whether a passage that was shown holds an accepted answer, both normalised by SQuAD's rule; an answer that the query
+        itself held was not found by it. `None` where only a text is known."""
     def __float__(self) -> float: ...
 
 def score(recipe: Rules | Preset, episode: Episode, golds: Sequence[str], augmented: Sequence[str] = ...) -> Reward:
@@ -201,6 +209,10 @@ def score(recipe: Rules | Preset, episode: Episode, golds: Sequence[str], augmen
 
 def presets() -> list[str]:
     """Names of the presets that are built in."""
+
+def pick(seed: int, count: int) -> int | None:
+    """Which of `count` tasks a seed (0 to 2^64 - 1) chooses, by the rule of the program and of the server; `None` where there
+    are none."""
 
 def tasks(name: str) -> list[dict[str, Any]]:
     """The tasks of a set that is built in (`sample`), or of a file in a form that trainers or benchmarks use: JSON lines,

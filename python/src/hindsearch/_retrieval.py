@@ -32,6 +32,27 @@ with a `document`, or of texts.
 """
 
 
+def retriever_of(given: Retriever | str) -> Retriever:
+    """What a constructor was given: a retriever, or the URL of a server."""
+    if isinstance(given, str):
+        return Client(given)
+    # A class can be called, too, but looks up nothing.
+    if isinstance(given, type) or not (callable(given) or callable(getattr(given, "search", None))):
+        found = f"the class `{given.__name__}`" if isinstance(given, type) else f"`{type(given).__name__}`"
+        expected = "a server's URL, a `Client`, an object with `search`, or a function of queries and `top_k`"
+        raise InvalidInput(f"the retriever: expected {expected}, found {found}")
+    return given
+
+
+def client_of(given: Client | str) -> Client:
+    """What a constructor was given: a client, or the URL of a server."""
+    if isinstance(given, str):
+        return Client(given)
+    if not isinstance(given, Client):
+        raise InvalidInput(f"`client`: expected a `Client` or a server's URL, found `{type(given).__name__}`")
+    return given
+
+
 def search(retriever: Retriever, queries: Sequence[str], top_k: int) -> list[list[Hit]]:
     """The hits of each query. Each is asked for once; those that no server takes find nothing, since the policy is to blame."""
     asked = _asked(queries)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Annotated, Any, Optional
 
 try:
     from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
-    from pydantic import ConfigDict, PrivateAttr
+    from pydantic import BeforeValidator, ConfigDict, PrivateAttr
 except ImportError as error:
     raise ImportError("`hindsearch.langchain` needs LangChain: `pip install hindsearch[langchain]`") from error
 
+from ._retrieval import client_of
 from .aio import AsyncClient
 from .client import Client
 from .types import Hit
 
 
 class HindsearchRetriever(BaseRetriever):
-    """Documents with the passage's text, its `id`, and `title` and `score` in their metadata, best first."""
+    """Documents with the passage's text, its `id`, and `title` and `score` in their metadata, best first.
+
+    `client` may be given as the server's URL.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    client: Client
+    client: Annotated[Client, BeforeValidator(client_of)]
     top_k: Optional[int] = None  # noqa: UP045 (pydantic reads it, also on Python 3.9)
     effort: Optional[int] = None  # noqa: UP045
     _async_client: AsyncClient = PrivateAttr()

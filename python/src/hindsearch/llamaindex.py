@@ -10,6 +10,7 @@ try:
 except ImportError as error:
     raise ImportError("`hindsearch.llamaindex` needs LlamaIndex: `pip install hindsearch[llamaindex]`") from error
 
+from ._retrieval import client_of
 from .client import Client
 from .types import Hit
 
@@ -17,10 +18,10 @@ from .types import Hit
 class HindsearchRetriever(BaseRetriever):
     """Nodes with the passage's text, its id as `node_id`, and the `title` in their metadata, best first."""
 
-    def __init__(self, client: Client, *, top_k: int | None = None, effort: int | None = None, **options: Any) -> None:
-        """`options` go to LlamaIndex's own `BaseRetriever`."""
-        self._client = client
-        self._async_client = client.asynchronous()
+    def __init__(self, client: Client | str, *, top_k: int | None = None, effort: int | None = None, **options: Any) -> None:
+        """`client` may be given as the server's URL; `options` go to LlamaIndex's own `BaseRetriever`."""
+        self._client = client_of(client)
+        self._async_client = self._client.asynchronous()
         self._search: dict[str, Any] = {"top_k": top_k, "effort": effort}
         super().__init__(**options)
 

@@ -43,12 +43,14 @@ def run_tool_call(client: Client, call: Any, *, top_k: int | None = None) -> dic
     dictionary. Arguments that the model got wrong are told to the model; everything else raises, so that the text of a failure
     never passes for a passage.
     """
+    _check(client, "Client")
     query, wrong = _query(call)
     return _reply(call, wrong or render(client.search(query, top_k=top_k)[0].hits))
 
 
 async def run_tool_call_async(client: AsyncClient, call: Any, *, top_k: int | None = None) -> dict[str, Any]:
     """`run_tool_call` for asyncio."""
+    _check(client, "AsyncClient")
     query, wrong = _query(call)
     return _reply(call, wrong or render((await client.search(query, top_k=top_k))[0].hits))
 
@@ -60,6 +62,12 @@ def render(hits: Iterable[Hit]) -> str:
         title = " ".join((hit.title or "").split())
         passages.append(f"Doc {number}{f' (Title: {title})' if title else ''}\n{hit.text or ''}")
     return "\n\n".join(passages) or "No passages found."
+
+
+def _check(client: Any, kind: str) -> None:
+    if not hasattr(client, "search"):
+        found = type(client).__name__
+        raise InvalidInput(f"`client`: expected a `{kind}`, found `{found}`: make one for all calls, `{kind}(url)`")
 
 
 def _query(call: Any) -> tuple[str, str | None]:

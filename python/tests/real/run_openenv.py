@@ -1,4 +1,4 @@
-"""OpenEnv: the program's own sessions, and our environment under OpenEnv's server, played by our client and by its generic one."""
+"""OpenEnv: the program's own sessions, and our environment under its server, played by our client and by its generic one."""
 
 import asyncio
 import socket

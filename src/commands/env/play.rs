@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Write};
 
-use hindsearch::env::{Decision, Message, score, unescape};
+use hindsearch::env::{Decision, Message, score, tasks, unescape};
 
 use super::{Chosen, Context, retriever, rules};
 use crate::failure::Failure;
@@ -35,8 +35,9 @@ pub struct Args {
 /// Unreadable tasks, an unknown recipe, a missing index.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let rules = rules(&args.preset)?;
-    let set = args.chosen.read()?.sample(args.chosen.seed, 1);
-    let Some(task) = set.tasks().first() else { return Ok(()) };
+    let set = args.chosen.read()?;
+    let chosen = tasks::pick(args.chosen.seed, set.tasks().len());
+    let Some(task) = chosen.and_then(|at| set.tasks().get(at)) else { return Ok(()) };
     let retriever = retriever(&args.index, context)?;
     let mut episode = rules.begin(task, 0);
     let mut out = context.out();

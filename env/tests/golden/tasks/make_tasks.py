@@ -165,8 +165,13 @@ def draws():
         point = (choice.next() >> 11) / 2**53 * sum(weights)
         chosen = 0 if point < weights[0] else 1
         mixture.append([chosen, decks[chosen].draw()])
-    about = "sample: order of 20 tasks. mix: [set, task] of 40 draws from sets of 3 and 5 tasks."
-    text = json.dumps({"about": about, "seed": seed, "sample": sample, "weights": weights, "mix": mixture})
+    picks = [ChaCha8(other, 0).next() * 218 >> 64 for other in range(20)]
+    about = (
+        "sample: order of 20 tasks. mix: [set, task] of 40 draws from sets of 3 and 5 tasks. "
+        "pick: which of 218 tasks each seed from 0 chooses."
+    )
+    drawn = {"about": about, "seed": seed, "sample": sample, "weights": weights, "mix": mixture, "pick": picks}
+    text = json.dumps(drawn)
     with open("draws.json", "w", encoding="utf-8") as file:
         file.write(text + "\n")
 

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .._core import Preset
+from .._core import Preset, pick
+from .._core import tasks as read_tasks
 from ..client import Client
-from ..env import SearchEnv
+from ..env import Count, SearchEnv
 from ..errors import HindsearchError, InvalidInput
 
 URL = "http://127.0.0.1:8000"
 
 
-def make_env(*sources: Any) -> SearchEnv:
+def make_env(*sources: Any, count: Count = None, reward: bool = True) -> SearchEnv:
     """An environment by `url`, `preset`, `top_k`, `token`, `ca_file` and `timeout` (seconds).
 
     Each is taken from the first source that has it (dictionaries, dataclasses, namespaces), else from `SEARCH_ENV_URL` and so on
-    (the program refuses names that begin with its own and are no settings of its own).
+    (the program refuses names that begin with its own and are no settings of its own). Sources may hold a function `count`, too.
     """
     top_k = setting("top_k", *sources)
-    return SearchEnv(make_retriever(*sources), make_preset(*sources), top_k=int(top_k) if top_k else None)
+    if count is None:
+        # A data set may have a column of that name.
+        found = (source.get("count") for source in sources if isinstance(source, Mapping))
+        count = next((function for function in found if callable(function)), None)
+    top_k = int(top_k) if top_k else None
+    return SearchEnv(make_retriever(*sources), make_preset(*sources), top_k=top_k, count=count, reward=reward)
+
+
+def choose(tasks: Sequence[dict[str, Any]], seed: int) -> dict[str, Any]:
+    """The task that a seed chooses, by the rule of the server. Tasks are made sure of by whoever reads them."""
+    return tasks[pick(seed % 2**64, len(tasks)) or 0]
+
+
+def read(tasks: str | Sequence[Any]) -> list[dict[str, Any]]:
+    """The tasks of a file, of a built-in set, or those that are given."""
+    given = read_tasks(tasks) if isinstance(tasks, str) else list(tasks)
+    if not given:
+        raise InvalidInput("`tasks`: expected at least one, found none")
+    return given
 
 
 def make_retriever(*sources: Any) -> Any:

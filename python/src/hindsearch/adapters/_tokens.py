@@ -4,7 +4,7 @@ masks come from the record."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core import Preset
@@ -75,6 +75,11 @@ class TokenEpisode:
     def reward(self) -> float:
         """The episode's reward; one that the trainer ended earns what it holds."""
         return self.last.reward if self.last and self.last.done else self.env.score()
+
+
+def counter(tokenizer: Any) -> Callable[[str], int]:
+    """Counts tokens, so that the recipe's limits are the policy's."""
+    return lambda text: len(_encode(tokenizer, text))
 
 
 def decode(tokenizer: Any, tokens: Sequence[int]) -> str:

@@ -25,15 +25,15 @@ class SearchAgent:
 
     async def run(self, data: dict[str, Any], **extra: Any) -> float:
         """Plays a row with `question`, or `messages`, and accepted answers."""
+        env = make_env(self._settings)
+        if isinstance(env.retriever, Client):
+            env.retriever = env.retriever.asynchronous()
+        messages: list[Any] = list(env.reset(**task_of(data, data.get("messages"))))
         from openai import AsyncOpenAI
 
         model = AsyncOpenAI(
             base_url=extra.get("base_url"), api_key=extra.get("api_key"), http_client=extra.get("http_client"), max_retries=0
         )
-        env = make_env(self._settings)
-        if isinstance(env.retriever, Client):
-            env.retriever = env.retriever.asynchronous()
-        messages: list[Any] = list(env.reset(**task_of(data, data.get("messages"))))
         while True:
             answer = await model.chat.completions.create(model=self._model, messages=messages, **self._request)
             choice = answer.choices[0]

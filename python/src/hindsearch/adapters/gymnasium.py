@@ -14,9 +14,9 @@ try:
 except ImportError as error:
     raise ImportError("`hindsearch.adapters.gymnasium` needs Gymnasium: `pip install gymnasium`") from error
 
-from .._core import tasks as read_tasks
+from .._core import pick
 from ..errors import InvalidInput
-from ._settings import make_env
+from ._settings import make_env, read
 
 MAX_LENGTH = 1 << 20
 """Characters of a text, a limit that is only there because spaces have one."""
@@ -54,12 +54,10 @@ class SearchEnv(gymnasium.Env[str, str]):
 
     def __init__(self, tasks: str | Sequence[Any] = "sample", render_mode: None = None, **settings: Any) -> None:
         """Args:
-        tasks: a file (see `hindsearch.tasks`), a built-in set, or dictionaries with the arguments of `SearchEnv.reset`.
-        settings: `url`, `preset`, `top_k` and so on.
+        tasks: a file (see `hindsearch.env.tasks`), a built-in set, or dictionaries with the arguments of `SearchEnv.reset`.
+        settings: `url`, `preset`, `top_k`, `count` and so on.
         """
-        self._tasks = read_tasks(tasks) if isinstance(tasks, str) else list(tasks)
-        if not self._tasks:
-            raise InvalidInput("`tasks` is empty")
+        self._tasks = read(tasks)
         self._env = make_env(settings)
         self.render_mode = render_mode
         self.action_space = AnyText()
@@ -67,17 +65,23 @@ class SearchEnv(gymnasium.Env[str, str]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Args:
-        options: `task`, the number of a task; without it the seed chooses.
+        seed: chooses the task by `hindsearch.env.pick`; without one, those that follow an earlier seed are always the same.
+        options: `task`, the number of a task, in place of the seed's.
         """
         super().reset(seed=seed)
         number = (options or {}).get("task")
-        number = int(self.np_random.integers(len(self._tasks))) if number is None else int(number)
+        if number is None:
+            number = pick(int(self.np_random.integers(2**63)) if seed is None else seed % 2**64, len(self._tasks)) or 0
+        elif not 0 <= int(number) < len(self._tasks):
+            raise InvalidInput(f"`options`: expected a `task` from 0 to {len(self._tasks) - 1}, found `{number}`")
+        number = int(number)
         messages = self._env.reset(**self._tasks[number])
         return "\n\n".join(message["content"] for message in messages), {"task": number, "messages": messages}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         step = self._env.step(action)
         stop = step.info.get("stop")
+        step.info.pop("retrieval_seconds", None)
         # An answer, or none that will come, is the task's own end; limits are not.
         return step.observation, step.reward, stop in ("answer", "end"), stop in ("turns", "context"), step.info
 

@@ -19,6 +19,7 @@ except ImportError as error:
 from .._tasks import golds_of, messages_of
 from ..env import SearchEnv as CoreEnv
 from ..env import SearchEnvs
+from ..errors import InvalidInput
 from ._settings import make_env
 
 
@@ -51,10 +52,13 @@ class SearchEnvironment(EnvironmentInterface):
         pass
 
     def _restored(self, log: list[dict[str, Any]], state: dict[str, Any]) -> CoreEnv:
-        env = CoreEnv(self._env.retriever, self._env.preset, top_k=self._env.top_k)
-        golds = golds_of({key: value for key, value in state.items() if key != "episode"})
+        env = self._env.spawn()
+        golds = golds_of({key: value for key, value in state.items() if key != "episode"}, "metadata")
         if state.get("episode"):
             env.restore(state["episode"], golds)
+        elif "question" not in state:
+            found = ", ".join(f"`{name}`" for name in state)
+            raise InvalidInput(f"`metadata`: expected `question` and accepted answers, found {found}")
         else:
             env.reset(state["question"], golds, prompt=messages_of(log[:-1]))
         return env

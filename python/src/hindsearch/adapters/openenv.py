@@ -7,6 +7,7 @@ with SearchClient(base_url="http://127.0.0.1:8000/openenv").sync() as client:
 
 from __future__ import annotations
 
+import random
 import uuid
 from typing import Any
 
@@ -17,9 +18,8 @@ try:
 except ImportError as error:
     raise ImportError("`hindsearch.adapters.openenv` needs OpenEnv: `pip install openenv`") from error
 
-from .._core import tasks as read_tasks
 from .._tasks import task_of
-from ._settings import make_env
+from ._settings import choose, make_env, read
 
 
 class SearchAction(Action):
@@ -62,13 +62,12 @@ class SearchEnvironment(Environment[SearchAction, SearchObservation, State]):
         self._state = State(episode_id=None, step_count=0)
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **row: Any) -> SearchObservation:
-        """Begins the episode of a row (`task`, or its fields), or of the task that the seed chooses."""
+        """Begins the episode of a row (`task`, or its fields), or of the task that the seed chooses, or else chance."""
         task = row.get("task") or row
         if task.get("question") or task.get("prompt"):
             chosen = task_of(task)
         else:
-            tasks = read_tasks(self._tasks)
-            chosen = tasks[(seed or 0) % len(tasks)]
+            chosen = choose(read(self._tasks), random.getrandbits(64) if seed is None else seed)
         messages = self._env.reset(**chosen)
         self._state = State(episode_id=episode_id or uuid.uuid4().hex, step_count=0)
         text = "\n\n".join(message["content"] for message in messages)

@@ -38,7 +38,7 @@ class AgentInstance(AgentInstanceBase):
         prompt = states["observation"]
         label = _label(states.get("label"))
         question = label.get("question", prompt) if isinstance(label, dict) else prompt
-        self._env.reset(question, golds_of(label), prompt=[{"role": "user", "content": prompt}])
+        self._env.reset(question, golds_of(label, "label"), prompt=[{"role": "user", "content": prompt}])
         return {"observation": prompt}
 
     async def step(self, states: dict[str, Any], **kwargs: Any) -> dict[str, Any]:

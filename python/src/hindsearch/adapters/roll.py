@@ -17,9 +17,8 @@ try:
 except ImportError as error:
     raise ImportError("`hindsearch.adapters.roll` needs GEM: `pip install gem-llm`") from error
 
-from .._core import tasks as read_tasks
 from ..errors import InvalidInput
-from ._settings import make_env
+from ._settings import choose, make_env, read
 
 ID = "hindsearch/Search-v0"
 END = re.compile(r"(<\|(im_end|eot_id|endoftext|end_of_text)\|>|</s>|\s)+\Z")
@@ -33,16 +32,14 @@ class SearchEnv(gem.Env):
     def __init__(self, tasks: str | Sequence[Any] = "sample", **settings: Any) -> None:
         super().__init__()
         self._given = {"tasks": tasks, **settings}
-        self._tasks = read_tasks(tasks) if isinstance(tasks, str) else list(tasks)
-        if not self._tasks:
-            raise InvalidInput("`tasks` is empty")
+        self._tasks = read(tasks)
         self._env = make_env(settings)
         self._random = random.Random()
 
     def reset(self, seed: int | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed)
-        chance = self._random if seed is None else random.Random(seed)
-        messages = self._env.reset(**self._tasks[chance.randrange(len(self._tasks))])
+        seed = self._random.getrandbits(64) if seed is None else seed
+        messages = self._env.reset(**choose(self._tasks, seed))
         return "\n\n".join(message["content"] for message in messages), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:

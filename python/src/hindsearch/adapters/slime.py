@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core import Rules, score
 from .._tasks import golds_of, task_of
+from ..env import score
 from ._settings import make_env, make_preset
-from ._tokens import TokenEpisode
+from ._tokens import TokenEpisode, counter
 
 SETTINGS = ("url", "preset", "top_k", "token", "ca_file", "timeout")
 
@@ -24,8 +24,8 @@ async def generate(args: Any, sample: Any, sampling_params: dict[str, Any], eval
 
     tokenizer = GenerateState(args).tokenizer
     metadata = sample.metadata or {}
-    task = task_of({**metadata, "reward_model": {"ground_truth": sample.label}}, sample.prompt)
-    play = TokenEpisode(make_env(_settings(args)), tokenizer, task)
+    task = task_of(metadata, sample.prompt, golds_of(sample.label, "label"))
+    play = TokenEpisode(make_env(_settings(args), count=counter(tokenizer)), tokenizer, task)
     # A prompt that is text was rendered by slime.
     is_rendered = "prompt" in task and isinstance(sample.prompt, str)
     play.begin(tokenizer.encode(sample.prompt, add_special_tokens=False) if is_rendered else None)
@@ -63,8 +63,7 @@ async def reward_func(args: Any, sample: Any, **kwargs: Any) -> float:
     """The reward that `generate` gave, or what the text of another function's response earns."""
     if isinstance(sample.reward, (int, float)):
         return float(sample.reward)
-    rules = Rules(make_preset(_settings(args)))
-    return score(rules, rules.read(sample.response), golds_of(sample.label)).total
+    return score(make_preset(_settings(args)), sample.response, golds_of(sample.label, "label")).total
 
 
 def _settings(args: Any) -> dict[str, Any]:

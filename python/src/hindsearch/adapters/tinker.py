@@ -16,9 +16,8 @@ try:
 except ImportError as error:
     raise ImportError("`hindsearch.adapters.tinker` needs the cookbook: `pip install tinker-cookbook`") from error
 
-from .._core import tasks as read_tasks
 from .._tasks import text_of
-from ._settings import chat_role, make_env, make_preset
+from ._settings import chat_role, make_env, make_preset, read
 
 
 class SearchMessageEnv(MessageEnv):
@@ -84,11 +83,11 @@ class SearchDataset(RLDataset):
         **settings: Any,
     ) -> None:
         """Args:
-        tasks: a file (see `hindsearch.tasks`), a built-in set, or dictionaries with the arguments of `SearchEnv.reset`.
+        tasks: a file (see `hindsearch.env.tasks`), a built-in set, or dictionaries with the arguments of `SearchEnv.reset`.
         max_trajectory_tokens: tokens of prompt and episode; the recipe's limit without it.
         settings: `url`, `preset`, `top_k` and so on.
         """
-        self._tasks = read_tasks(tasks) if isinstance(tasks, str) else list(tasks)
+        self._tasks = read(tasks)
         self._renderer = renderer
         self._group_size = group_size
         self._batch_size = batch_size

@@ -10,11 +10,12 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._core import Episode, Rules, score
+from .._core import Episode, Rules
 from .._retrieval import search
 from .._tasks import messages_of, question_of, row_golds, task_of
+from ..env import score
 from ._settings import faults_end_the_run, make_env, make_preset
-from ._tokens import TokenEpisode
+from ._tokens import TokenEpisode, counter
 
 Generate = Callable[[Any, list[list[int]]], tuple[list[list[int]], Any]]
 """From trainer and prompts to the tokens of each completion and their log-probabilities, or `None`."""
@@ -98,7 +99,8 @@ def _rollout(render: bool, generate: Generate, settings: Mapping[str, Any], prom
     for prompt in prompts:
         messages = messages_of(prompt)
         task = {"question": question_of(messages)} if render else {"question": question_of(messages), "prompt": messages}
-        play = TokenEpisode(make_env(settings), tokenizer, task)
+        # The accepted answers are `reward_function`'s, which gets the columns.
+        play = TokenEpisode(make_env(settings, count=counter(tokenizer), reward=False), tokenizer, task)
         play.begin()
         plays.append(play)
     limit = trainer.max_completion_length

@@ -30,10 +30,9 @@ try:
 except ImportError as error:
     raise ImportError("`hindsearch.adapters.verifiers` needs verifiers 0.4 or newer: `pip install verifiers`") from error
 
-from .._core import tasks as read_tasks
 from ..client import Client
 from ..env import SearchEnv as CoreEnv
-from ._settings import make_env
+from ._settings import make_env, read
 
 __all__ = ["InProcess", "SearchEnv", "SearchTaskset"]
 
@@ -51,7 +50,7 @@ class SearchTask(vf.Task[SearchData]):
 
 class SearchTasksetConfig(vf.TasksetConfig):
     tasks: str = "sample"
-    """A file (see `hindsearch.tasks`), or a built-in set."""
+    """A file (see `hindsearch.env.tasks`), or a built-in set."""
     limit: Optional[int] = None  # noqa: UP045 (pydantic reads it)
     """The first tasks only."""
     url: Optional[str] = None  # noqa: UP045
@@ -63,7 +62,7 @@ class SearchTasksetConfig(vf.TasksetConfig):
 class SearchTaskset(vf.Taskset[SearchTask, SearchTasksetConfig]):
     def load(self) -> Iterator[SearchTask]:
         env = make_env(self.config)
-        for number, task in enumerate(read_tasks(self.config.tasks)[: self.config.limit]):
+        for number, task in enumerate(read(self.config.tasks)[: self.config.limit]):
             messages = env.reset(**task)
             system = "\n".join(message["content"] for message in messages if message["role"] == "system")
             # A chat cannot begin the model's own message for it.

@@ -26,7 +26,7 @@ from .._tasks import task_of
 from ..env import SearchEnv, look_up_async
 from ..types import Hit
 from ._settings import faults_end_the_run, make_env
-from ._tokens import TokenEpisode, split
+from ._tokens import TokenEpisode, counter, split
 
 MISSING = "Error: 'query_list' is missing, empty, or not a list in parameters."
 
@@ -90,7 +90,7 @@ class SearchAgentLoop(AgentLoopBase):
         self._settings = {"url": url, "preset": preset, "top_k": top_k, "token": token}
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
-        env = make_env(self._settings)
+        env = make_env(self._settings, count=counter(self.tokenizer))
         play = TokenEpisode(env, self.tokenizer, task_of(row, list(row["raw_prompt"])))
         play.begin(None if env.preset.bare else await self._prompt(env.preset, play.messages))
         limit = self.rollout_config.response_length

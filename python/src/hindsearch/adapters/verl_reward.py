@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from hindsearch._core import Rules, score
 from hindsearch._tasks import golds_of
 from hindsearch.adapters._settings import make_preset
+from hindsearch.env import score
 
 
 def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: dict[str, Any] | None = None, **settings: Any
 ) -> dict[str, float]:
     """`settings` are those of `reward_kwargs`: `preset`. The result holds `score` and the recipe's parts by name."""
-    rules = Rules(make_preset(settings))
     question = str((extra_info or {}).get("question") or "")
-    reward = score(rules, rules.read(solution_str, question, data_source), golds_of(ground_truth))
+    golds = golds_of(ground_truth, "reward_model.ground_truth")
+    reward = score(make_preset(settings), solution_str, golds, question=question, source=data_source)
     return {**reward.terms, "score": reward.total}

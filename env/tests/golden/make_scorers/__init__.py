@@ -1,0 +1,1 @@
+"""Makes the golden files of the reward scorers; see `__main__`."""
