@@ -1,12 +1,17 @@
 //! A policy trainer that plugs into the search environment. See the crate's README for a map.
 
 mod advantage;
-mod error;
-pub mod ops;
 mod decoder;
+mod error;
 mod model;
+mod objective;
+pub mod ops;
 
-pub use advantage::{Baseline, advantages};
-pub use error::{Error, Result};
+pub use advantage::{Advantage, Baseline, Deviation, Single};
 pub use decoder::{Decoder, LoraConfig, Packed, Pass};
+pub use error::{Error, Result};
 pub use model::{ModelConfig, RopeScaling};
+pub use objective::{
+    Aggregation, Entropy, Kl, KlEstimator, KlForm, LossTerms, Metric, Metrics, Normaliser, OBJECTIVE_PRESETS,
+    Objective, Objectives, PolicyGradient, Ratio, Scope, Supervised, TokenCount, Tokens, Totals,
+};

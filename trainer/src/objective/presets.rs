@@ -1,0 +1,47 @@
+//! Which published recipes are built in?
+
+use super::Objectives;
+use crate::{Error, Result};
+
+/// Declares the built-in presets.
+macro_rules! presets {
+    ($($name:literal),* $(,)?) => {
+        /// Names of the objectives that are built in.
+        pub const OBJECTIVE_PRESETS: &[&str] = &[$($name),*];
+
+        fn built_in(name: &str) -> Option<&'static str> {
+            match name {
+                $($name => Some(include_str!(concat!("presets/", $name, ".toml"))),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+presets!["search-r1", "grpo-paper", "dr-grpo", "gspo", "rloo", "ppo-clip"];
+
+impl Objectives {
+    /// Objectives that are built in: a published recipe.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], which lists those that there are.
+    pub fn named(name: &str) -> Result<Self> {
+        let text = built_in(name).ok_or_else(|| Error::NotFound {
+            what: format!("objectives `{name}`"),
+            remedy: format!("there are {}", OBJECTIVE_PRESETS.join(", ")),
+        })?;
+        Self::parse(text, &format!("objectives `{name}`"))
+    }
+
+    /// Objectives in TOML. What is not said has its default. `what` is what an error calls the text.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for an unknown key or a number out of its range.
+    pub fn parse(text: &str, what: &str) -> Result<Self> {
+        let objectives: Self = toml::from_str(text).map_err(|error| {
+            Error::invalid(what, "objectives (see trainer/src/objective/presets)", error.to_string().trim_end())
+        })?;
+        objectives.check()?;
+        Ok(objectives)
+    }
+}
