@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::aggregate::Normaliser;
 use super::metrics::{Metric, Metrics};
-use super::tokens::{TokenCount, Needed, Tokens, clamp, host};
+use super::tokens::{Needed, TokenCount, Tokens, clamp, host};
 use super::{LossTerms, Objective};
 use crate::{Error, Result};
 

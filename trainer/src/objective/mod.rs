@@ -22,7 +22,7 @@ use tokens::{Needed, host};
 
 pub use aggregate::{Aggregation, Normaliser, Scope};
 pub use entropy::Entropy;
-pub use kl::{KlEstimator, KlForm, Kl};
+pub use kl::{Kl, KlEstimator, KlForm};
 pub use metrics::{Metric, Metrics};
 pub use policy_gradient::{PolicyGradient, Ratio};
 pub use presets::OBJECTIVE_PRESETS;

@@ -1,7 +1,7 @@
 //! Cases that can be computed by hand.
 #![allow(clippy::unwrap_used)]
 
-use hindsearch_trainer::{Aggregation, Baseline, KlEstimator, KlForm, Kl, Objectives, Ratio};
+use hindsearch_trainer::{Aggregation, Baseline, Kl, KlEstimator, KlForm, Objectives, Ratio};
 
 use crate::support::{Batch, close, run, tensor};
 
