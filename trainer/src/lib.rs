@@ -3,6 +3,7 @@
 mod advantage;
 mod decoder;
 mod error;
+mod generate;
 mod model;
 mod objective;
 pub mod ops;
@@ -10,6 +11,7 @@ pub mod ops;
 pub use advantage::{Advantage, Baseline, Deviation, Single};
 pub use decoder::{Decoder, LoraConfig, Packed, Pass};
 pub use error::{Error, Result};
+pub use generate::{Engine, EngineOptions, Generated, Reason, Request, Sampling};
 pub use model::{ModelConfig, RopeScaling};
 pub use objective::{
     Aggregation, Entropy, Kl, KlEstimator, KlForm, LossTerms, Metric, Metrics, Normaliser, OBJECTIVE_PRESETS,

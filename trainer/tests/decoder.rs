@@ -38,8 +38,7 @@ struct Batch {
 }
 
 fn batch() -> Batch {
-    let mut batch =
-        Batch { packed: Packed::default(), rows: vec![], targets: vec![], slopes: vec![], spreads: vec![] };
+    let mut batch = Batch { packed: Packed::default(), rows: vec![], targets: vec![], slopes: vec![], spreads: vec![] };
     for (number, length) in LENGTHS.into_iter().enumerate() {
         let first = batch.packed.tokens.len() as u32;
         let tokens = tokens(&format!("tokens {number}"), length);

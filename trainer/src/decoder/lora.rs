@@ -61,7 +61,8 @@ impl Decoder {
                 let bound = 1.0 / (input as f32).sqrt();
                 let values: Vec<f32> = (0..config.rank * input).map(|_| random.random_range(-bound..bound)).collect();
                 let base = projection.weight.name().trim_end_matches(".weight").to_owned();
-                let parameter = |part: &str, value| Arc::new(Parameter::new(format!("{base}.{part}.weight"), value, true));
+                let parameter =
+                    |part: &str, value| Arc::new(Parameter::new(format!("{base}.{part}.weight"), value, true));
                 let a = Tensor::from_vec(values, (config.rank, input), &Device::Cpu)?;
                 let b = Tensor::zeros((out, config.rank), a.dtype(), &Device::Cpu)?;
                 let (a, b) = (parameter("lora_A", a), parameter("lora_B", b));

@@ -1,8 +1,8 @@
 //! The language model: one decoder for Qwen2, Qwen3, Llama and SmolLM2, in training and in inference.
 
 mod block;
-mod pass;
 mod lora;
+mod pass;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ impl Decoder {
         let blocks = (0..config.layers).map(|layer| Block::new(config, layer, &mut weights));
         let blocks = blocks.collect::<Result<_>>()?;
         let norm = weights.take("model.norm.weight", &[hidden])?;
-        let head = if config.tied { embedding.clone() } else { weights.take("lm_head.weight", &[vocabulary, hidden])? };
+        let head =
+            if config.tied { embedding.clone() } else { weights.take("lm_head.weight", &[vocabulary, hidden])? };
         let frequencies = frequencies(config);
         Ok(Self { config: config.clone(), embedding, blocks, norm, head, frequencies })
     }
@@ -102,8 +103,14 @@ impl Decoder {
         Ok(x.tensor)
     }
 
+    /// The last norm, of some rows of what [`Self::infer`] gave.
+    pub(crate) fn finish(&self, x: &Tensor, rows: &[u32]) -> Result<Tensor> {
+        let tape = Tape::off();
+        Ok(self.last(&tape, &tape.constant(x.clone()), rows)?.tensor)
+    }
+
     /// The last norm, of some rows.
-    pub(crate) fn finish(&self, tape: &Tape, x: &Value, rows: &[u32]) -> Result<Value> {
+    fn last(&self, tape: &Tape, x: &Value, rows: &[u32]) -> Result<Value> {
         let x = crate::ops::select_rows(tape, x, rows)?;
         Ok(crate::ops::rms_norm(tape, &x, &self.norm, self.config.rms_eps as f32)?)
     }
@@ -122,7 +129,11 @@ impl Weights {
             return Err(Error::NotFound { what: format!("weight `{name}`"), remedy });
         };
         if weight.dims() != shape {
-            return Err(Error::invalid(format!("weight `{name}`"), format!("{shape:?}"), format!("{:?}", weight.dims())));
+            return Err(Error::invalid(
+                format!("weight `{name}`"),
+                format!("{shape:?}"),
+                format!("{:?}", weight.dims()),
+            ));
         }
         Ok(Arc::new(Parameter::new(name, weight, self.learns)))
     }
@@ -132,7 +143,9 @@ impl Weights {
 fn frequencies(config: &ModelConfig) -> Vec<f32> {
     let pairs = config.head_dim / 2;
     let plain = |pair: usize| 1.0 / config.rope_theta.powf(2.0 * pair as f64 / config.head_dim as f64);
-    (0..pairs).map(|pair| config.rope_scaling.map_or(plain(pair), |scaling| stretch(plain(pair), scaling)) as f32).collect()
+    (0..pairs)
+        .map(|pair| config.rope_scaling.map_or(plain(pair), |scaling| stretch(plain(pair), scaling)) as f32)
+        .collect()
 }
 
 /// Llama 3.1's: low frequencies are divided, high ones stay, those between are blended.

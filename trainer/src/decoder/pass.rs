@@ -63,7 +63,7 @@ impl Decoder {
             for layer in 0..self.blocks.len() {
                 x = self.block(layer, &tape, &x, &angles, &segments)?;
             }
-            let hidden = self.finish(&tape, &x, rows)?;
+            let hidden = self.last(&tape, &x, rows)?;
             return Ok(Pass { decoder: self, hidden, angles, segments, kept: Kept::All(tape) });
         }
         let off = Tape::off();
@@ -75,7 +75,7 @@ impl Decoder {
         }
         let last = Tape::new();
         let input = last.leaf(x.tensor);
-        let hidden = self.finish(&last, &input, rows)?;
+        let hidden = self.last(&last, &input, rows)?;
         let kept = Kept::Inputs { tokens: packed.tokens.clone(), inputs, last, input };
         Ok(Pass { decoder: self, hidden, angles, segments, kept })
     }

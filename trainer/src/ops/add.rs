@@ -24,7 +24,5 @@ pub(crate) fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// Those of the tensors.
 pub fn residual(tape: &Tape, a: &Value, b: &Value) -> Result<Value> {
     let out = add(&a.tensor, &b.tensor)?;
-    Ok(tape.push(&[a, b], false, out, || {
-        Box::new(|gradient| Ok(vec![Some(gradient.clone()), Some(gradient.clone())]))
-    }))
+    Ok(tape.push(&[a, b], false, out, || Box::new(|gradient| Ok(vec![Some(gradient.clone()), Some(gradient.clone())]))))
 }

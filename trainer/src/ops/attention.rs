@@ -99,12 +99,7 @@ impl Heads {
 ///
 /// # Errors
 /// Those of the tensors.
-pub fn attention(
-    tape: &Tape,
-    [q, k, v]: [&Value; 3],
-    heads: Heads,
-    segments: &Arc<[Range<usize>]>,
-) -> Result<Value> {
+pub fn attention(tape: &Tape, [q, k, v]: [&Value; 3], heads: Heads, segments: &Arc<[Range<usize>]>) -> Result<Value> {
     let out = forward([&q.tensor, &k.tensor, &v.tensor], heads, segments)?;
     let out = tensor(out, q.tensor.shape().clone())?;
     Ok(tape.push(&[q, k, v], false, out.clone(), || {
@@ -120,8 +115,10 @@ fn forward([q, k, v]: [&Tensor; 3], heads: Heads, segments: &[Range<usize>]) -> 
     let (width, kv_width) = (heads.heads * heads.dim, heads.kv_heads * heads.dim);
     let pairs: Vec<(&Range<usize>, usize)> =
         segments.iter().flat_map(|segment| (0..heads.kv_heads).map(move |kv| (segment, kv))).collect();
-    let keys: Vec<Panels> =
-        pairs.par_iter().map(|(segment, kv)| Panels::of_rows(&k[head(segment, *kv, heads, kv_width)], heads.dim, kv_width)).collect();
+    let keys: Vec<Panels> = pairs
+        .par_iter()
+        .map(|(segment, kv)| Panels::of_rows(&k[head(segment, *kv, heads, kv_width)], heads.dim, kv_width))
+        .collect();
     let mut out = vec![0.0; q.len()];
     let mut blocks = Vec::new();
     let mut rest = out.as_mut_slice();

@@ -34,7 +34,8 @@ pub fn linear(tape: &Tape, x: &Value, weight: &Arc<Parameter>, bias: Option<&Arc
             if weight.learns() {
                 let (gradient, input) = (view(gradient)?, view(&input)?);
                 let (gradient, input) = (&*gradient, &*input);
-                weight.accumulate(|sum| multiply(Left::columns(gradient, width), Right::rows(input, depth), sum, true))?;
+                weight
+                    .accumulate(|sum| multiply(Left::columns(gradient, width), Right::rows(input, depth), sum, true))?;
             }
             if !wanted {
                 return Ok(vec![None]);

@@ -51,7 +51,8 @@ impl Logprobs {
         };
         let mut rows = Vec::with_capacity(tokens);
         found.each(|logits, first| {
-            let read = |(row, logits): (usize, &mut [f32])| read(logits, targets[first + row] as usize, found.sharpness);
+            let read =
+                |(row, logits): (usize, &mut [f32])| read(logits, targets[first + row] as usize, found.sharpness);
             rows.par_extend(logits.par_chunks_exact_mut(vocabulary).enumerate().map(read));
             Ok(())
         })?;
@@ -131,5 +132,13 @@ pub(crate) fn read(logits: &mut [f32], target: usize, sharpness: f32) -> (f32, f
         }) / total;
         let normaliser = greatest + total.ln();
         (chosen - normaliser, total.ln() - mean, normaliser)
+    })
+}
+
+/// `e^(logit * sharpness - the greatest)` of each logit.
+pub(crate) fn exponentials(logits: &[f32], sharpness: f32) -> Vec<f32> {
+    wide(|| {
+        let greatest = logits.iter().fold(f32::NEG_INFINITY, |most, logit| most.max(*logit)) * sharpness;
+        logits.iter().map(|logit| exp(logit * sharpness - greatest)).collect()
     })
 }

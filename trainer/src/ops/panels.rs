@@ -67,10 +67,10 @@ impl Panels {
         self.width += 1;
     }
 
-    /// The first `width` columns alone. What stands behind them in the last panel is overwritten by [`Self::push`].
-    pub fn truncate(&mut self, width: usize) {
-        self.width = self.width.min(width);
-        self.data.truncate(self.width.next_multiple_of(WIDTH) * self.depth);
+    /// A copy of the first `width` columns alone. What stands behind them in the last panel is overwritten by [`Self::push`].
+    pub fn prefix(&self, width: usize) -> Self {
+        let width = self.width.min(width);
+        Self { depth: self.depth, width, data: self.data[..width.next_multiple_of(WIDTH) * self.depth].to_vec() }
     }
 
     /// Columns.

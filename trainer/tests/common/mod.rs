@@ -26,12 +26,7 @@ pub fn tokens(name: &str, count: usize) -> Vec<u32> {
 
 /// The shape of a tiny decoder.
 pub fn config(kind: &str) -> ModelConfig {
-    let scaling = RopeScaling {
-        factor: 8.0,
-        low_freq_factor: 1.0,
-        high_freq_factor: 4.0,
-        original_max_positions: 64,
-    };
+    let scaling = RopeScaling { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original_max_positions: 64 };
     ModelConfig {
         hidden: 32,
         layers: 2,
@@ -63,7 +58,8 @@ pub fn weights(config: &ModelConfig) -> BTreeMap<String, Tensor> {
         shapes.push(("lm_head.weight".to_owned(), vec![config.vocabulary, hidden]));
     }
     for layer in 0..config.layers {
-        let mut add = |part: &str, shape: &[usize]| shapes.push((format!("model.layers.{layer}.{part}"), shape.to_vec()));
+        let mut add =
+            |part: &str, shape: &[usize]| shapes.push((format!("model.layers.{layer}.{part}"), shape.to_vec()));
         add("input_layernorm.weight", &[hidden]);
         add("post_attention_layernorm.weight", &[hidden]);
         for (part, rows) in [("q", heads), ("k", kv), ("v", kv)] {

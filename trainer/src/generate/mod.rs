@@ -1,0 +1,8 @@
+//! How does a model write? Many sequences at a time, each as if it were alone.
+
+mod cache;
+mod engine;
+mod sampler;
+
+pub use engine::{Engine, EngineOptions, Generated, Reason, Request};
+pub use sampler::Sampling;

@@ -1,3 +1,0 @@
-//! Model files.
-mod config;
-pub use config::{ModelConfig, RopeScaling};
