@@ -67,7 +67,7 @@ pub(crate) fn score(
     let run = || {
         let trajectory = episode.lock();
         let task = Task::new(trajectory.question.clone(), golds, trajectory.source.clone()).with_augmented(augmented);
-        Reward(preset.reward.score(&preset.grammar, task.gold(), &trajectory))
+        Reward(preset.reward.score(preset, task.gold(), &trajectory))
     };
     let bytes = episode.lock().spans.iter().map(|span| span.text.len()).sum();
     long(py, bytes, run)
