@@ -81,7 +81,7 @@ fn play(rules: &Rules, script: Script, found: &[Ranked]) -> (Trajectory, Reward)
         }
         turn += 1;
     }
-    let reward = preset.reward.score(&preset, task.gold(), &episode);
+    let reward = preset.reward.score(preset, task.gold(), &episode);
     (episode, reward)
 }
 

@@ -299,7 +299,7 @@ fn where_nothing_listens_it_is_given_up_soon_and_what_answered_before_is_waited_
     }
     // One of several that is there is waited for.
     let server = shelf.serve(|number| if number < 3 { Fault::Status(503, "", String::new()) } else { Fault::None });
-    let mut options = RemoteOptions { addresses: vec![nobody(), server.address.clone()], ..RemoteOptions::default() };
+    let mut options = RemoteOptions { addresses: vec![nobody(), server.address], ..RemoteOptions::default() };
     patient(&mut options);
     options.absent_deadline = Duration::ZERO;
     RemoteRetriever::new(options).expect("a client").retrieve(&queries(), 3).expect("an answer in the end");
