@@ -130,6 +130,86 @@ fn a_person_plays() {
 }
 
 #[test]
+fn a_program_plays_by_lines_of_json() {
+    let bench = sample();
+    let mut command = bench.command(&["env", "play", "index", "--seed", "5", "--prompt", "--json"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program");
+    child.stdin.take().expect("stdin").write_all(b"a river\n<hm>\n= nobody\n").expect("words");
+    let outcome = Outcome::of(child.wait_with_output().expect("an end"));
+    let lines: Vec<Value> =
+        outcome.stdout.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let facts: Vec<_> =
+        lines.iter().map(|line| (&line["event"], &line["turns_left"], &line["searches_left"])).collect();
+    let expected = [
+        json!(["question", 5, 4]),
+        json!(["turn", 4, 3]),
+        json!(["turn", 3, 2]),
+        json!(["turn", 0, 0]),
+        json!(["over", null, null]),
+    ];
+    assert_eq!(facts.iter().map(|one| json!(one)).collect::<Vec<_>>(), expected);
+    assert!(lines[0]["messages"][0]["content"].is_string() && lines[0]["accepted"].is_null());
+    assert!(lines[1]["observation"].as_str().is_some_and(|text| text.contains("<information>[1] ")));
+    assert_eq!((&lines[3]["action"]["kind"], &lines[4]["reward"]["total"]), (&json!("answer"), &json!(0.0)));
+    assert!(lines[4]["accepted"].as_array().is_some_and(|answers| !answers.is_empty()));
+}
+
+#[test]
+fn what_was_written_is_told_and_the_sample_has_its_name_everywhere() {
+    let bench = Bench::new();
+    let wrote =
+        bench.ok(&["env", "tasks", "--limit", "20", "--to", "plain", "--out", "t.jsonl", "--overlap", "sample"]);
+    assert!(wrote.stderr.contains("wrote 20 tasks to `t.jsonl`"), "{wrote:?}");
+    assert!(wrote.stdout.contains("20 also occur there"), "{wrote:?}");
+    let quiet = bench.ok(&["env", "tasks", "--limit", "2", "--to", "plain", "--out", "u.jsonl", "--quiet"]);
+    assert_eq!(quiet.stderr, "");
+}
+
+#[test]
+fn verdicts_of_a_judge_count_where_they_are_given() {
+    let bench = sample();
+    bench.ok(&["env", "rollout", "index", "--policy", "oracle", "--limit", "3", "--out", "run"]);
+    let verdict = |one: &Value, correct: Value| {
+        let answer = &one["turns"][1]["action"]["text"];
+        json!({ "task": one["task"], "sample": 0, "judge": "j", "answer": answer, "correct": correct, "said": "" })
+            .to_string()
+    };
+    let run = lines(&bench, "run");
+    let all = [verdict(&run[0], json!(true)), verdict(&run[1], json!(false)), verdict(&run[2], json!(null))];
+    bench.write("run/verdicts.jsonl", all.join("\n") + "\n");
+    let arguments = ["env", "score", "run", "--verdicts", "run/verdicts.jsonl", "--judge-weight", "0.5", "--json"];
+    let told = bench.ok(&[&arguments[..], &["--out", "judged.jsonl"]].concat());
+    let expected = json!({ "episodes": 2, "failed": 1, "reward": 1.25, "terms": { "em": 1.0, "judge": 0.5 } });
+    assert_eq!(told.json()["sample"], expected);
+    for words in ["1 trajectories have no verdict of `j`", "wrote 3 trajectories to `judged.jsonl`"] {
+        assert!(told.stderr.contains(words), "{words}: {told:?}");
+    }
+    let kept = std::fs::read_to_string(bench.path("judged.jsonl")).expect("a file");
+    assert_eq!(kept.matches("\"name\":\"judge\"").count(), 2, "{kept}");
+    bench.refused(
+        &["env", "score", "run", "--verdicts", "run/trajectories.jsonl"],
+        2,
+        &["trajectories.jsonl", "line 1"],
+    );
+    bench.refused(&["env", "score", "run", "--judge-weight", "2"], 2, &["--verdicts"]);
+    assert!(bench.ok(&["env", "score", "--help"]).stdout.contains("--verdicts"));
+}
+
+#[test]
+fn the_keys_of_recipes_are_listed() {
+    let bench = Bench::new();
+    let told = bench.ok(&["env", "presets", "--keys"]).stdout;
+    for words in
+        ["limits.turns (whole number, must be there)", "grammar.cut (text, \"search-first\" where it is not given)"]
+    {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    let keys = bench.ok(&["env", "presets", "--keys", "--json"]).json();
+    assert!(keys.as_array().is_some_and(|keys| keys.iter().any(|key| key["key"] == "reward.terms[].scorer")));
+}
+
+#[test]
 fn tasks_are_converted_and_recipes_shown() {
     let bench = Bench::new();
     bench.ok(&["env", "tasks", "--limit", "20", "--to", "search-r1", "--out", "t.parquet", "--preset", "hindsearch"]);
@@ -228,14 +308,8 @@ fn whoever_knows_the_answers_can_earn_everything_in_each_recipe() {
     let presets = bench.ok(&["env", "presets", "--json"]).json();
     for preset in presets.as_array().expect("presets") {
         let name = preset["name"].as_str().expect("a name");
-        // It wants the whole search inside one thought.
-        if name == "r1-searcher" {
-            continue;
-        }
         let out = format!("runs/{name}");
-        let told = [
-            "env", "rollout", "index", "--policy", "oracle", "--limit", "10", "--preset", name, "--out", &out, "--json",
-        ];
+        let told = ["env", "rollout", "index", "--policy", "oracle", "--preset", name, "--out", &out, "--json"];
         assert_eq!(bench.ok(&told).json()["mean_reward"], 1.0, "{name}");
     }
 }

@@ -23,8 +23,10 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn say(turn: &Turn<'_>) -> String {
     let grammar = &turn.rules.preset().grammar;
     match turn.episode.turns.len() {
-        number @ 0..4 => grammar.searching("More.", &query(&turn.episode.question, turn.episode.sample, number)),
-        _ => grammar.answering("Enough.", "unknown"),
+        number @ 0..4 => {
+            grammar.searching(turn.episode, "More.", &query(&turn.episode.question, turn.episode.sample, number))
+        }
+        _ => grammar.answering(turn.episode, "Enough.", "unknown"),
     }
 }
 

@@ -8,32 +8,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hindsearch_indexes::{ErrorKind, Interrupt, Progress};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::endpoint::Endpoint;
 use crate::log::JsonLog;
-use crate::trajectory::{Action, Trajectory};
+use crate::trajectory::Trajectory;
+use crate::verdicts::{Judgement, answer, short};
 use crate::{Error, Result, Task};
-
-/// What a judge said of an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Judgement {
-    /// The task.
-    pub task: String,
-    /// The play.
-    pub sample: u32,
-    /// The judge's model.
-    pub judge: String,
-    /// The answer that was judged, up to 2,000 characters; nothing where there was none.
-    pub answer: Option<String>,
-    /// Whether the answer means what an accepted one means; nothing where the judge did not keep to the form. That is never a
-    /// default: such a verdict counts neither way.
-    pub correct: Option<bool>,
-    /// What the judge said, up to 2,000 characters.
-    pub said: String,
-}
 
 /// A judge.
 pub struct Judge {
@@ -48,8 +29,6 @@ means the same as one of the accepted answers. Reply with one line, either `VERD
 const MOST_WORKERS: usize = 512;
 /// Pauses before a server that fails is asked again.
 const PAUSES: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(4)];
-/// Characters of what is judged.
-const LONGEST_PART: usize = 2000;
 
 impl Judge {
     /// The model of this name on that server.
@@ -180,18 +159,6 @@ impl Judging<'_> {
         }
         self.judge.judge(task, trajectory)
     }
-}
-
-/// The answer that is judged.
-fn answer(trajectory: &Trajectory) -> Option<String> {
-    match trajectory.turns.last().map(|turn| &turn.action) {
-        Some(Action::Answer { text }) => Some(short(text)),
-        _ => None,
-    }
-}
-
-fn short(text: &str) -> String {
-    text.chars().take(LONGEST_PART).collect()
 }
 
 /// What is judged, fenced with a mark that it does not contain.

@@ -20,6 +20,7 @@ mod task;
 pub mod tasks;
 mod text;
 mod trajectory;
+mod verdicts;
 #[cfg(feature = "viewer")]
 pub mod viewer;
 
@@ -28,12 +29,14 @@ pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use escape::{escape, unescape};
 #[cfg(feature = "remote")]
-pub use judge::{Judge, Judgement, Judging, Told};
+pub use judge::{Judge, Judging, Told};
 pub use log::{TrajectoryLog, read_trajectories};
 pub use preset::{
     Budget, Choose, Clip, Cut, End, Grammar, Invalid, JsonForm, LastTurn, Limits, Observation, Overflow, PRESETS,
     Preset, Prompt, QueryForm, Tags, Then,
 };
+#[cfg(feature = "schema")]
+pub use preset::{Choice, Key, keys};
 pub use render::{FourCharacters, Measure};
 pub use reward::{
     Normalizer, Response, Reward, RewardRules, Scored, ScoredText, Scorer, Term, Verdict, reference_score, scorers,
@@ -42,3 +45,4 @@ pub use rollout::{Rollout, RolloutOptions, Summary, replay, score};
 pub use rules::{Decision, Message, Rules, Transition};
 pub use task::{Gold, Task};
 pub use trajectory::{Action, Author, Bytes, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
+pub use verdicts::{Judgement, Verdicts};

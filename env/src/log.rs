@@ -132,6 +132,20 @@ pub fn read_trajectories(path: &Path) -> Result<Vec<Trajectory>> {
     Ok(all.into_iter().flatten().collect())
 }
 
+/// All records of a file, in its order. A line that a killed run did not finish is passed over.
+///
+/// # Errors
+/// [`Error::Line`] names the line that holds something else; [`Error::Io`].
+pub(crate) fn read_records<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let mut lines = Lines::new(&file, path);
+    let mut all = Vec::new();
+    while let Some(line) = lines.next_line()? {
+        all.push(lines.parse(&line)?);
+    }
+    Ok(all)
+}
+
 /// A trajectory of the version that is known; of another one its version is told before anything else that is wrong.
 struct Checked(Trajectory);
 

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use hindsearch_retriever::Ranked;
+use hindsearch_retriever::{Passage, Ranked};
 
 use crate::escape::escape;
 use crate::preset::{Budget, JsonForm, Observation, Overflow};
 use crate::text::strip;
+use crate::trajectory::Found;
 
 /// Counts tokens as the policy's tokenizer does.
 pub trait Measure: Send + Sync {
@@ -43,6 +44,12 @@ impl Measure for Characters {
     }
 }
 
+/// What may stand in braces in `observation.passage` and `observation.untitled`.
+pub(crate) const PASSAGE_PLACEHOLDERS: &[&str] =
+    &["number", "title", "name", "text", "contents", "id", "score", "query"];
+/// What may stand in braces in `observation.query`.
+pub(crate) const QUERY_PLACEHOLDERS: &[&str] = &["query", "number"];
+
 /// An observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rendered {
@@ -56,6 +63,17 @@ pub(crate) struct Rendered {
 const WIDEST_TOKEN: usize = 32;
 /// What verl puts where the middle was.
 const MIDDLE: &str = "...(truncated)...";
+
+/// What an observation says around the passages that it shows: numbers, ids, scores and queries, without their titles and texts.
+pub(crate) fn frame(rules: &Observation, queries: &[String], found: &[Vec<Found>]) -> String {
+    let bare = |one: &Found| {
+        let passage = Passage { id: one.id.clone(), title: None, text: String::new() };
+        Ranked { row: one.row, score: one.score, passage }
+    };
+    let bare: Vec<Vec<Ranked>> = found.iter().map(|passages| passages.iter().map(bare).collect()).collect();
+    let shown = found.iter().map(|passages| passages.iter().filter(|one| one.shown).count());
+    Sheet::new(rules, queries, &bare, usize::MAX).text(&shown.collect::<Vec<_>>())
+}
 
 /// How observations are made.
 pub(crate) struct Renderer<'a> {

@@ -356,7 +356,7 @@ impl Rollout<'_> {
 pub fn score(rules: &Rules, task: &Task, trajectory: &mut Trajectory) {
     let preset = rules.preset();
     trajectory.reward = (trajectory.error.is_none() && trajectory.stop.is_some())
-        .then(|| preset.reward.score(&preset.grammar, task.gold(), trajectory));
+        .then(|| preset.reward.score(preset, task.gold(), trajectory));
 }
 
 /// Plays a trajectory again: the same messages, and passages looked for anew.
@@ -429,15 +429,17 @@ impl<'a> Room<'a> {
             let queue = queue(&mut table);
             let now = Instant::now();
             let is_due = |play: &Play<'_>| play.again.is_none_or(|again| again <= now);
-            let (mut due, mut later) = (Vec::new(), VecDeque::new());
-            for play in queue.drain(..) {
-                if due.len() < most.max(1) && is_due(&play) {
-                    due.push(play);
-                } else {
-                    later.push_back(play);
+            let mut due = Vec::new();
+            // Those that are not due go to the end, so that what is taken is all that is looked at.
+            for _ in 0..queue.len() {
+                match queue.pop_front() {
+                    Some(play) if is_due(&play) => due.push(play),
+                    later => queue.extend(later),
+                }
+                if due.len() >= most.max(1) {
+                    break;
                 }
             }
-            *queue = later;
             if !due.is_empty() {
                 return Some(due);
             }

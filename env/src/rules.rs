@@ -278,6 +278,19 @@ impl Rules {
         episode.turns.len() >= limits.turns || searched
     }
 
+    /// Messages of the policy that are left at most, and searches among them that would be carried out.
+    pub fn left(&self, episode: &Trajectory) -> (usize, usize) {
+        if episode.stop.is_some() {
+            return (0, 0);
+        }
+        let limits = &self.preset.limits;
+        let extra = usize::from(matches!(limits.last_turn, LastTurn::ExtraAnswer | LastTurn::Force));
+        let messages = if self.is_exhausted(episode) { 0 } else { limits.turns - episode.turns.len() };
+        let searches = messages.saturating_sub(usize::from(limits.last_turn == LastTurn::Stop));
+        let allowed = limits.searches.map_or(usize::MAX, |most| most.saturating_sub(episode.searches()));
+        (messages.saturating_add(extra), searches.min(allowed))
+    }
+
     /// Tokens of prompt and episode.
     pub fn length(&self, episode: &Trajectory) -> usize {
         let length =

@@ -67,7 +67,7 @@ fn an_episode_is_a_prompt_searches_and_an_answer() {
     let messages = episode.messages();
     assert_eq!(messages.len(), 2);
     assert!(messages[1].1.contains("</search>\n\n<information>") && messages[1].1.ends_with("</answer>"));
-    let reward = rules.preset().reward.score(&rules.preset().grammar, task().gold(), &episode);
+    let reward = rules.preset().reward.score(rules.preset(), task().gold(), &episode);
     assert_eq!(reward.total, 1.0);
 }
 

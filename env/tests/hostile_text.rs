@@ -81,7 +81,7 @@ fn play(rules: &Rules, script: Script, found: &[Ranked]) -> (Trajectory, Reward)
         }
         turn += 1;
     }
-    let reward = preset.reward.score(&preset.grammar, task.gold(), &episode);
+    let reward = preset.reward.score(preset, task.gold(), &episode);
     (episode, reward)
 }
 
@@ -248,7 +248,7 @@ fn accepted_answers_reach_no_prompt_no_observation_and_no_file() {
                     rules.observe(&mut episode, &vec![ranked(&[BENIGN.into()]); queries.len()]).unwrap();
                 }
             }
-            let reward = preset.reward.score(&preset.grammar, task.gold(), &episode);
+            let reward = preset.reward.score(&preset, task.gold(), &episode);
             episode.reward = Some(reward);
             let shown: String = episode.messages().into_iter().map(|(_, text)| text).collect();
             let written = serde_json::to_string(&episode).unwrap();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use hindsearch_env::policy::{ChatServer, ChatServerOptions, Policy, Turn};
 use hindsearch_env::{
     Action, Decision, Endpoint, Error, Judge, Judging, Message, QueryForm, Role, Rules, Stop, Tags, Task, Trajectory,
+    Verdicts, score,
 };
 use hindsearch_indexes::Interrupt;
 use serde_json::{Value, json};
@@ -198,6 +199,36 @@ fn what_a_server_refuses_is_told_without_the_token() {
     assert!(Endpoint::new("http://x", Some("a b".into()), Duration::from_secs(1)).is_err());
 }
 
+#[test]
+fn an_empty_message_is_the_models_only_where_the_server_says_how_it_ended() {
+    let server = ModelServer::start(|number, _| {
+        let choice = match number {
+            0 => json!({ "message": { "content": "" }, "finish_reason": "stop" }),
+            1 => json!({ "message": { "content": null }, "finish_reason": "stop" }),
+            2 => json!({ "text": "", "finish_reason": "length" }),
+            3 => json!({ "message": { "content": "" }, "finish_reason": null }),
+            4 => json!({ "text": "" }),
+            5 => json!({ "message": { "content": "" }, "finish_reason": "abort" }),
+            _ => json!({ "message": { "content": null } }),
+        };
+        (200, json!({ "choices": [choice] }).to_string())
+    });
+    let (rules, policy) = (rules(), model(&server, |_| ()));
+    for cut_off in [false, false, true] {
+        let mut episode = rules.begin(&task(), 0);
+        let said = message(&policy, &rules, &episode);
+        assert_eq!(said, Message { cut_off, ..Message::default() });
+        rules.decide(&mut episode, said).expect("a turn");
+        assert!(matches!(episode.turns[0].action, Action::Invalid { .. }), "{:?}", episode.turns);
+    }
+    let episode = rules.begin(&task(), 0);
+    for _ in 0..4 {
+        let error =
+            policy.generate(&[Turn { episode: &episode, rules: &rules, seed: 0 }]).remove(0).expect_err("a fault");
+        assert!(matches!(error, Error::Unavailable { .. }) && error.to_string().contains("why it ended"), "{error}");
+    }
+}
+
 /// A trajectory that ended in this answer.
 fn answered(text: &str) -> Trajectory {
     let mut episode = rules().begin(&task(), 0);
@@ -259,6 +290,40 @@ fn a_verdict_is_about_an_answer_and_not_about_the_next_one() {
         assert_eq!((told.correct, told.incorrect), share, "{answer}");
     }
     assert_eq!(server.asked().len(), 2);
+}
+
+#[test]
+fn verdicts_become_a_term_of_the_reward_and_without_one_there_is_no_reward() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("verdicts.jsonl");
+    let server = ModelServer::start(|number, _| (200, say(["VERDICT: correct", "VERDICT: incorrect", "hm"][number])));
+    let judge = Judge::new(server.endpoint(), "j");
+    let judging = Judging { judge: &judge, parallel: NonZero::<usize>::MIN };
+    for answer in ["A. Lee", "Bob", "Carl"] {
+        judging.run(&[(&task(), answered(answer))], &path, &|_| (), &Interrupt::new()).expect("verdicts");
+    }
+    let verdicts = Verdicts::read(&path, None).expect("verdicts");
+    let judged = |answer: &str| {
+        let mut trajectory = answered(answer);
+        score(&rules(), &task(), &mut trajectory);
+        let lost = verdicts.add_to(&mut trajectory, 0.5);
+        (trajectory.reward.map(|reward| (reward.total, reward.terms.last().map(|term| term.name.clone()))), lost)
+    };
+    assert_eq!(judged("A. Lee"), (Some((0.5, Some("judge".into()))), false));
+    assert_eq!(judged("Bob"), (Some((0.0, Some("judge".into()))), false));
+    // What the judge did not say, and what it was not asked.
+    assert_eq!([judged("Carl"), judged("Ann Lee")], [(None, true), (None, true)]);
+
+    let other = Judge::new(ModelServer::start(|_, _| (200, say("VERDICT: correct"))).endpoint(), "k");
+    Judging { judge: &other, parallel: NonZero::<usize>::MIN }
+        .run(&[(&task(), answered("Bob"))], &path, &|_| (), &Interrupt::new())
+        .expect("verdicts");
+    let error = Verdicts::read(&path, None).expect_err("two judges").to_string();
+    assert!(error.contains("`j`, `k`") && error.contains("verdicts.jsonl"), "{error}");
+    assert_eq!(Verdicts::read(&path, Some("k")).expect("verdicts").of(&answered("Bob")), Some(true));
+    assert!(Verdicts::read(&path, Some("l")).is_err());
+    std::fs::write(&path, "{\"task\": 1}\n").expect("a file");
+    assert!(matches!(Verdicts::read(&path, None), Err(Error::Line { line: 1, .. })));
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn values_that_cannot_be_meant_are_refused_with_the_place_and_what_is_expected()
         ("last_turn = \"extra-answer\"", "last_turn = \"force\"", "`limits.force`"),
         ("last_turn = \"extra-answer\"", "last_turn = \"extra-answer\"\nforce = \"Answer now.\"", "`limits.force`"),
         ("last_turn = \"extra-answer\"", "last_turn = \"never\"", "extra-answer"),
-        ("search = { open = \"<search>\"", "search = { open = \"\"", "`grammar`"),
+        ("search = { open = \"<search>\"", "search = { open = \"\"", "`grammar.search`"),
         ("answer = { open = \"<answer>\", close = \"</answer>\" }", "", "`grammar.answer`"),
         ("Question: {question}\n", "Question:\n", "`prompt.user`"),
         ("question_mark = true", "question_mark = true\ntools = \"[]\"", "`prompt.tools`"),
@@ -292,4 +292,115 @@ fn a_preset_that_there_is_not_is_answered_with_those_that_there_are() {
     let error = Preset::load("no-such-file.toml").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("no-such-file.toml"), "{error}");
+}
+
+#[test]
+fn a_mistake_in_a_file_is_told_with_its_line_and_its_key() {
+    let text = std::fs::read_to_string(folder().join("hindsearch.toml")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    for (from, to, key) in [
+        ("turns = 4", "turns = \"four\"", "limits.turns"),
+        ("turns = 4", "turnz = 4", "limits.turnz"),
+        ("turns = 4", "turns = 0", "limits.turns"),
+        ("turns = 4", "turns = = 4", "turns = = 4"),
+        ("cut = \"first-close\"", "cut = \"somewhere\"", "grammar.cut"),
+        ("passage = \"[{number}]", "passage = \"[{nummer}]", "observation.passage"),
+        ("terms = [{ scorer = \"em\" }]", "terms = [{ scorer = \"best\" }]", "reward.terms"),
+    ] {
+        let changed = text.replace(from, to);
+        std::fs::write(&path, &changed).unwrap();
+        let said = Preset::load(path.to_str().unwrap()).expect_err(to).to_string();
+        let line = changed[..changed.find(to).unwrap()].matches('\n').count() + 1;
+        for words in ["mine.toml", &format!("line {line}"), &format!("`{key}`")] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_placeholder_that_nothing_is_put_in_for_is_refused_and_the_known_ones_are_named() {
+    let preset = Preset::named("hindsearch").unwrap();
+    for (table, key, template, known) in [
+        ("prompt", "user", "{question} {context}", "`{question}`"),
+        ("prompt", "system", "Answer {question}", "nothing"),
+        ("observation", "passage", "{Title}: {text}", "`{title}`"),
+        ("observation", "untitled", "\\boxed{a} {text}{nr}", "`{number}`"),
+        ("observation", "query", "{title}", "`{query}`"),
+        ("observation", "before", "{query}", "nothing"),
+        ("grammar", "answer_form", "{answer} {unit}", "`{answer}`"),
+        ("invalid", "unknown_tool", "no {tool}", "`{name}`"),
+    ] {
+        let said = preset.with(&serde_json::json!({ table: { key: template } })).expect_err(template).to_string();
+        assert!(said.contains(&format!("`{table}.{key}`")) && said.contains(known), "{said}");
+    }
+    // Commands of LaTeX and JSON are no placeholders.
+    let kept = r#"{question} \boxed{Asia} \frac{a}{b} {"name": "x"} {} { question }"#;
+    preset.with(&serde_json::json!({ "prompt": { "user": kept } })).unwrap();
+}
+
+#[test]
+fn every_placeholder_that_is_known_is_filled() {
+    let passage = "{number} {title} {name} {text} {contents} {id} {score} {query}";
+    let shape = serde_json::json!({ "observation": { "passage": passage, "query": "{query} {number}" } });
+    let rules = Rules::new(Arc::new(Preset::named("hindsearch").unwrap().with(&shape).unwrap()));
+    let mut episode = rules.begin(&Task::new("q".into(), vec!["a".into()], "s".into()), 0);
+    rules.decide(&mut episode, Message::text("<search>x</search>")).unwrap();
+    let found = Ranked { row: 0, score: 0.5, passage: Passage::from_contents("7".into(), "\"T\"\nwords") };
+    let seen = rules.observe(&mut episode, &[vec![found]]).unwrap().observation;
+    assert!(!seen.contains(['{', '}']) && seen.contains("words"), "{seen}");
+}
+
+/// What stands between ticks behind "expected" in serde's word about a field that there is not.
+#[cfg(feature = "schema")]
+fn accepted(preset: &Preset, overrides: &serde_json::Value) -> std::collections::BTreeSet<String> {
+    let said = preset.with(overrides).expect_err("an unknown field").to_string();
+    let (_, behind) = said.rsplit_once("found ").unwrap();
+    let ticked = behind.split('`').skip(1).step_by(2).map(str::to_owned);
+    ticked.filter(|name| name != "no-such-key").collect()
+}
+
+/// Both what reads a preset and what lists its keys are made from the same types; this holds the one against the other.
+#[cfg(feature = "schema")]
+#[test]
+fn the_keys_that_are_listed_are_those_that_are_read() {
+    use serde_json::json;
+    let preset = Preset::named("hindsearch").unwrap();
+    let all = hindsearch_env::keys();
+    assert!(all.iter().all(|key| !key.about.is_empty() && key.values.iter().all(|one| !one.about.is_empty())));
+    let listed = |table: &str, only_with: Option<&str>| -> std::collections::BTreeSet<String> {
+        let of = all.iter().filter(|key| key.only_with.as_deref() == only_with);
+        of.filter_map(|key| Some(key.key.strip_prefix(table)?.to_owned())).filter(|key| !key.contains('.')).collect()
+    };
+    assert_eq!(accepted(&preset, &json!({ "no-such-key": 1 })), listed("", None));
+    for table in ["prompt", "grammar", "observation", "invalid", "limits", "reward"] {
+        assert_eq!(
+            accepted(&preset, &json!({ table: { "no-such-key": 1 } })),
+            listed(&format!("{table}."), None),
+            "{table}"
+        );
+    }
+    for (table, inside) in [("grammar", "think"), ("grammar", "search"), ("grammar", "answer"), ("observation", "clip")]
+    {
+        let found = accepted(&preset, &json!({ table: { inside: { "no-such-key": 1 } } }));
+        assert_eq!(found, listed(&format!("{table}.{inside}."), None), "{table}.{inside}");
+    }
+    assert_eq!(listed("observation.budget.", None), ["characters", "tokens"].map(str::to_owned).into());
+    let call = json!({ "grammar": { "query": { "form": "call", "no-such-key": 1 } } });
+    assert_eq!(accepted(&preset, &call), listed("grammar.query.", Some("form = \"call\"")));
+
+    let scorer = all.iter().find(|key| key.key == "reward.terms[].scorer").unwrap();
+    let names: std::collections::BTreeSet<String> = scorer.values.iter().map(|one| one.value.clone()).collect();
+    assert_eq!(accepted(&preset, &json!({ "reward": { "terms": [{ "scorer": "no-such-key" }] } })), names);
+    for name in names {
+        let term = json!({ "reward": { "terms": [{ "scorer": name, "no-such-key": 1 }] } });
+        let options = listed("reward.terms[].", Some(&format!("scorer = \"{name}\"")));
+        assert_eq!(accepted(&preset, &term), options, "{name}");
+    }
+    // The values of a key are those that it takes.
+    for key in all.iter().filter(|key| !key.values.is_empty() && key.only_with.is_none() && !key.key.contains("[]")) {
+        let Some((table, name)) = key.key.split_once('.').filter(|(_, name)| !name.contains('.')) else { continue };
+        let values: std::collections::BTreeSet<String> = key.values.iter().map(|one| one.value.clone()).collect();
+        assert_eq!(accepted(&preset, &json!({ table: { name: "no-such-key" } })), values, "{}", key.key);
+    }
 }

@@ -61,7 +61,7 @@ fn rules(text: &str) -> RewardRules {
 }
 
 fn reward(rules: &RewardRules, episode: &Trajectory) -> Reward {
-    rules.score(&preset().grammar, task().gold(), episode)
+    rules.score(&preset(), task().gold(), episode)
 }
 
 fn values(rules: &RewardRules, episode: &Trajectory) -> Vec<f64> {
@@ -186,7 +186,7 @@ fn no_trick_earns_more_than_an_honest_answer() {
             assert!((scored.value - value).abs() < 1e-12, "{name}: `{term}` is {}, not {value}", scored.value);
         }
         assert!(earned.total <= honest, "{name}: {} of {honest}", earned.total);
-        let own = preset().reward.score(&preset().grammar, task().gold(), &episode);
+        let own = preset().reward.score(&preset(), task().gold(), &episode);
         assert_eq!(own.terms.len(), 1);
         assert_eq!(own.total, expected[0], "{name}, by the preset's own rules");
     }
@@ -329,11 +329,35 @@ fn retrieval_reads_passages_in_any_dress() {
         let by = |passage: &str| {
             let mut preset = preset();
             (preset.observation.json, preset.observation.escape) = (json, escape);
-            rules.score(&preset.grammar.clone(), task.gold(), &play_by(preset, &[SEARCH.to_owned()], &[passage])).total
+            rules.score(&preset.clone(), task.gold(), &play_by(preset, &[SEARCH.to_owned()], &[passage])).total
         };
         assert_eq!(by("It was José <the> Great."), 1.0, "{json:?}, escaped: {escape}");
         assert_eq!(by("It was Josef."), 0.0, "{json:?}, escaped: {escape}");
     }
+}
+
+#[test]
+fn a_number_around_a_passage_is_not_found_and_one_inside_is() {
+    let task = Task::new("How many?".into(), vec!["1".into()], "test".into());
+    let by = |terms: &str, preset: &str, passage: &str| {
+        let preset = Preset::named(preset).expect("a preset");
+        let query = preset.grammar.searching(&Rules::new(Arc::new(preset.clone())).begin(&task, 0), "hm", "moons");
+        rules(terms).score(&preset.clone(), task.gold(), &play_by(preset, &[query], &[passage])).total
+    };
+    let ours = "terms = [{ scorer = \"retrieval\" }]";
+    for preset in ["hindsearch", "search-r1", "skyrl", "r1-searcher", "asearcher", "verl-tool-call", "rllm", "tinker"] {
+        assert_eq!(by(ours, preset, "It has moons."), 0.0, "{preset}");
+        assert_eq!(by(ours, preset, "It has 1 moon."), 1.0, "{preset}");
+    }
+    // Search-R1's rule looks at the block of passages as a whole.
+    let form =
+        |rate: &str| format!("terms = [{{ scorer = \"search-r1-format\", retrieval = {rate}, structure = 0.0 }}]");
+    let play = |terms: &str| {
+        let wrong = "<think> So. </think> <answer> no </answer>".to_owned();
+        let episode = play_by(preset(), &[SEARCH.to_owned(), wrong], &["It has moons."]);
+        rules(terms).score(&preset(), task.gold(), &episode).total
+    };
+    assert_eq!((play(&form("0.1")), play(&form("0.0"))), (0.1, 0.0));
 }
 
 /// What a message holds behind its action was never read, even where it cannot be cut off for want of offsets.
@@ -345,7 +369,7 @@ fn what_stands_behind_an_action_is_no_answer() {
     let message = Message { text, tokens: vec![1, 2, 3], ..Message::default() };
     assert!(matches!(rules.decide(&mut episode, message), Ok(Decision::Search(_))));
     assert!(episode.spans.last().is_some_and(|span| span.text.contains("</answer>")));
-    assert_eq!(preset().reward.score(&preset().grammar, task().gold(), &episode).total, 0.0);
+    assert_eq!(preset().reward.score(&preset(), task().gold(), &episode).total, 0.0);
 }
 
 #[test]

@@ -240,11 +240,25 @@ fn a_client_that_holds_the_record_needs_no_episode() {
         {
             assert_eq!(went[field], stepped[field], "{field} of {action}");
         }
-        let other = play.item("transition", &json!({ "trajectory": record, "action": action }));
+        // The record names its task.
+        assert_eq!(play.item("transition", &json!({ "trajectory": record, "action": action })), went);
+        // Of one that the server does not have the answers are not known: that is no reward of 0.
+        let mut foreign = record.clone();
+        foreign["task"] = json!("none");
+        let other = play.item("transition", &json!({ "trajectory": foreign, "action": action }));
         assert_eq!((&other["reward"], &other["info"]["reward"]), (&Value::Null, &Value::Null));
         assert_eq!(other["observation"], went["observation"]);
         record = went["trajectory"].clone();
     }
+    let scored = play.item("score", &json!({ "trajectory": record }));
+    assert_eq!(scored["total"], 1.0, "{scored}");
+    let mut foreign = record.clone();
+    foreign["task"] = json!("none");
+    let unknown = play.item("score", &json!({ "trajectory": foreign }));
+    refused(&unknown, "not_found", false);
+    assert!(unknown["error"]["message"].as_str().is_some_and(|text| text.contains("`none`")), "{unknown}");
+    let own = json!({ "trajectory": foreign, "ground_truth": "4" });
+    assert_eq!(play.item("score", &own)["total"], 1.0);
     let record: Trajectory = serde_json::from_value(record).expect("a record");
     assert_eq!((record.sample, record.turns.len(), record.reward.map(|reward| reward.total)), (3, 4, Some(1.0)));
 
@@ -409,6 +423,7 @@ fn the_routes_are_described_and_behind_the_gate() {
     assert_eq!(play.ask(&post_with("/env/v1/step", "Authorization: Bearer secret\r\n", &body)).status, 200);
     let described = play.ask(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: secret\r\n\r\n").json();
     for (path, verb) in [
+        ("/env/v1", "get"),
         ("/env/v1/reset", "post"),
         ("/env/v1/step", "post"),
         ("/env/v1/transition", "post"),
@@ -418,5 +433,63 @@ fn the_routes_are_described_and_behind_the_gate() {
         ("/env/v1/presets", "get"),
     ] {
         assert!(described["paths"][path][verb]["responses"]["200"].is_object(), "{verb} {path}");
+    }
+}
+
+#[test]
+fn the_address_that_is_told_says_what_there_is() {
+    let play = Playground::new();
+    let index = play.ask(&get("/env/v1")).json();
+    assert_eq!((&index["tasks"], &index["default_preset"]), (&json!(10), &json!("hindsearch")));
+    assert!(index["presets"].as_array().is_some_and(|all| all.contains(&json!("search-r1"))), "{index}");
+    let routes = index["routes"].as_array().expect("routes");
+    let described = play.ask(&get("/openapi.json")).json();
+    for path in ["/env/v1/reset", "/openenv/step", "/verify", "/nemo-gym/verify", "/get_observation"] {
+        let route = routes.iter().find(|route| route["path"] == path).unwrap_or_else(|| panic!("{path}: {index}"));
+        let verb = route["method"].as_str().expect("a method").to_lowercase();
+        assert_eq!(described["paths"][path][verb]["summary"], route["summary"], "{path}");
+    }
+}
+
+/// The fields that the description of a route names are those that it takes and gives.
+#[test]
+fn bodies_of_other_packages_are_described_by_their_fields() {
+    let play = Playground::new();
+    let described = play.ask(&get("/openapi.json")).json();
+    let schema = |path: &str, of: &str| {
+        let operation = &described["paths"][path]["post"];
+        let body = if of == "request" { &operation["requestBody"] } else { &operation["responses"]["200"] };
+        body["content"]["application/json"]["schema"].clone()
+    };
+    let row = json!({ "question": "What?", "ground_truth": "4" });
+    let said = json!([{ "type": "message", "role": "assistant", "content": "<answer>4</answer>" }]);
+    let answered = json!({ "question": "What?", "ground_truth": "4", "response": { "output": said } });
+    let actions = json!({
+        "trajectory_ids": ["a"], "actions": ["hm"], "finish": [false], "extra_fields": [{ "question": "What?", "ground_truth": "4" }],
+    });
+    let rows = json!({ "verify_responses": [{ "reward": 1.0 }] });
+    for (path, body) in [
+        ("/seed_session", &row),
+        ("/reset", &row),
+        ("/nemo-gym/verify", &answered),
+        ("/aggregate_metrics", &rows),
+        ("/search_passages", &json!({ "query": "a" })),
+        ("/get_observation", &actions),
+    ] {
+        let answer = play.ask(&post(path, body));
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        let answer = answer.json();
+        for (of, body) in [("request", body), ("response", &answer)] {
+            let schema = schema(path, of);
+            let known = schema["properties"].as_object();
+            let is_open = schema["additionalProperties"] == true;
+            for name in body.as_object().expect("an object").keys() {
+                let is_known = known.is_some_and(|known| known.contains_key(name));
+                assert!(is_known || is_open && of == "response", "{path}, {of}: `{name}` in {schema}");
+            }
+            for name in schema["required"].as_array().into_iter().flatten() {
+                assert!(body.get(name.as_str().expect("a name")).is_some(), "{path}, {of}: {name} in {body}");
+            }
+        }
     }
 }

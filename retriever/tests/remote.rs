@@ -276,6 +276,35 @@ fn the_token_is_sent_and_never_shown() {
     }
 }
 
+/// A port at which nothing listens.
+fn nobody() -> String {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    format!("http://{}", socket.local_addr().expect("an address"))
+}
+
+#[test]
+fn where_nothing_listens_it_is_given_up_soon_and_what_answered_before_is_waited_for() {
+    let shelf = Shelf::new();
+    let hour = Duration::from_secs(3600);
+    let patient = |options: &mut RemoteOptions| {
+        (options.deadline, options.retries) = (hour, u32::MAX);
+        options.absent_deadline = Duration::from_millis(50);
+    };
+    // It would be tried for an hour if it were not for the shorter time.
+    let mut options = RemoteOptions { addresses: vec![nobody()], ..RemoteOptions::default() };
+    patient(&mut options);
+    let absent = RemoteRetriever::new(options).expect("a client");
+    for _ in 0..3 {
+        assert_says(&absent.retrieve(&queries(), 3).expect_err("nobody"), ErrorKind::Unavailable, &["refused"]);
+    }
+    // One of several that is there is waited for.
+    let server = shelf.serve(|number| if number < 3 { Fault::Status(503, "", String::new()) } else { Fault::None });
+    let mut options = RemoteOptions { addresses: vec![nobody(), server.address], ..RemoteOptions::default() };
+    patient(&mut options);
+    options.absent_deadline = Duration::ZERO;
+    RemoteRetriever::new(options).expect("a client").retrieve(&queries(), 3).expect("an answer in the end");
+}
+
 #[test]
 fn addresses_are_checked_before_they_are_used() {
     let new = |addresses: &[&str]| {

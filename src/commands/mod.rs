@@ -66,6 +66,14 @@ impl Context {
         writeln!(out)?;
         Ok(out.flush()?)
     }
+
+    /// Says something on stderr, but to those who want silence.
+    pub fn tell(&self, words: std::fmt::Arguments<'_>) {
+        if !self.quiet {
+            // Nobody may be reading; the work goes on.
+            let _ = writeln!(io::stderr(), "{words}");
+        }
+    }
 }
 
 /// Writes a text file under a temporary name and renames it, so that no partial file ever bears the final one.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::{Policy, Turn};
-use crate::preset::{Grammar, QueryForm};
+use crate::preset::{Grammar, QueryForm, Tags};
 use crate::rules::Message;
-use crate::trajectory::Author;
+use crate::trajectory::{Author, Role, Trajectory};
 use crate::{Result, Task};
 
 /// Searches for the question, then gives the accepted answer. It is given the answers, as no trained policy ever is: it shows
@@ -27,10 +27,14 @@ impl Policy for Oracle {
         let say = |turn: &Turn<'_>| {
             let grammar = &turn.rules.preset().grammar;
             if turn.episode.turns.is_empty() {
-                return Ok(Message::text(grammar.searching("I have to look this up.", &turn.episode.question)));
+                return Ok(Message::text(grammar.searching(
+                    turn.episode,
+                    "I have to look this up.",
+                    &turn.episode.question,
+                )));
             }
             let answer = self.answers.get(&turn.episode.task).map_or("", String::as_str);
-            Ok(Message::text(grammar.answering("The passages are enough.", answer)))
+            Ok(Message::text(grammar.answering(turn.episode, "The passages are enough.", answer)))
         };
         turns.iter().map(say).collect()
     }
@@ -48,13 +52,17 @@ impl Policy for Guesser {
         let say = |turn: &Turn<'_>| {
             let grammar = &turn.rules.preset().grammar;
             if turn.episode.turns.is_empty() {
-                return Ok(Message::text(grammar.searching("I have to look this up.", &turn.episode.question)));
+                return Ok(Message::text(grammar.searching(
+                    turn.episode,
+                    "I have to look this up.",
+                    &turn.episode.question,
+                )));
             }
             let shown = turn.episode.spans.iter().rev().find(|span| span.author == Author::Environment);
             let words: Vec<&str> = shown.map_or("", |span| &span.text).split_whitespace().collect();
             let at = if words.is_empty() { 0 } else { turn.seed as usize % words.len() };
             let guess = words.iter().skip(at).take(2).copied().collect::<Vec<_>>().join(" ");
-            Ok(Message::text(grammar.answering("I guess.", &crate::unescape(&guess))))
+            Ok(Message::text(grammar.answering(turn.episode, "I guess.", &crate::unescape(&guess))))
         };
         turns.iter().map(say).collect()
     }
@@ -65,9 +73,9 @@ impl Policy for Guesser {
 }
 
 impl Grammar {
-    /// A message that thinks and searches, as the recipe wants it.
-    pub fn searching(&self, thought: &str, query: &str) -> String {
-        self.thinking(thought) + &self.asking(query)
+    /// A message that thinks and searches, as the recipe wants it after what was said in the episode.
+    pub fn searching(&self, episode: &Trajectory, thought: &str, query: &str) -> String {
+        self.thinking(episode, thought, !self.search_in_thought) + &self.asking(query)
     }
 
     /// A query between its tags.
@@ -81,17 +89,35 @@ impl Grammar {
         format!("{}{content}{}", self.search.open, self.search.close)
     }
 
-    /// A message that thinks and answers, as the recipe wants it.
-    pub fn answering(&self, thought: &str, answer: &str) -> String {
+    /// A message that thinks and answers, as the recipe wants it after what was said in the episode.
+    pub fn answering(&self, episode: &Trajectory, thought: &str, answer: &str) -> String {
         let answer = self.answer_form.replace("{answer}", answer);
         let answer = match &self.answer {
             Some(tags) => format!("{} {answer} {}", tags.open, tags.close),
             None => answer,
         };
-        self.thinking(thought) + &answer
+        self.thinking(episode, thought, true) + &answer
     }
 
-    fn thinking(&self, thought: &str) -> String {
-        self.think.as_ref().map_or(String::new(), |tags| format!("{} {thought} {}\n", tags.open, tags.close))
+    /// A thought. It is not opened where the recipe, or an earlier message, has left one open.
+    fn thinking(&self, episode: &Trajectory, thought: &str, closes: bool) -> String {
+        let Some(tags) = &self.think else { return String::new() };
+        let open = if self.is_thinking(episode, tags) { "" } else { &tags.open };
+        let close = if closes { format!(" {}", tags.close) } else { String::new() };
+        format!("{open} {thought}{close}\n")
+    }
+
+    /// Whether a thought is open: in the policy's own words, or in what the recipe says on its behalf. Words of passages count for
+    /// nothing: of an observation only the frame does, which is what stands at its end.
+    fn is_thinking(&self, episode: &Trajectory, tags: &Tags) -> bool {
+        let mut is_open = false;
+        for span in episode.spans.iter().filter(|span| span.role == Role::Assistant) {
+            match (span.author, span.text.rfind(&tags.open), span.text.rfind(&tags.close)) {
+                (Author::Environment, ..) => is_open |= span.text.trim_end().ends_with(&tags.open),
+                (_, open, close) if open != close => is_open = open > close,
+                _ => {}
+            }
+        }
+        is_open
     }
 }

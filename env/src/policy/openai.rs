@@ -51,7 +51,9 @@ impl ChatServer {
     fn ask(&self, turn: &Turn<'_>) -> Result<Message> {
         let route = if self.continues_text(turn) { "completions" } else { "chat/completions" };
         let answer = self.endpoint.post(route, &self.request(turn))?;
-        read(&answer, turn).ok_or_else(|| self.endpoint.unexpected(route, "a choice with a text", &answer))
+        read(&answer, turn).ok_or_else(|| {
+            self.endpoint.unexpected(route, "a choice with a text, or with why it ended without one", &answer)
+        })
     }
 
     /// Whether the recipe, or whoever asks, wants text to go on rather than a chat.
@@ -118,15 +120,19 @@ fn chat(messages: Vec<(Role, String)>) -> Value {
 }
 
 /// The message in an answer.
+///
+/// An empty one is the model's where the server says how it ended: the model said its end token at once, or a limit cut it off
+/// before a word. Without that the server gave nothing, which is its own fault and no message.
 fn read(answer: &Value, turn: &Turn<'_>) -> Option<Message> {
     let choice = &answer["choices"][0];
-    let said = choice["message"]["content"].as_str().or_else(|| choice["text"].as_str());
+    let said = choice["message"]["content"].as_str().or_else(|| choice["text"].as_str()).unwrap_or_default();
     let calls = calls(&choice["message"]["tool_calls"], turn);
-    if said.is_none() && calls.is_empty() {
+    let has_ended = ["stop", "length"].iter().any(|reason| choice["finish_reason"] == *reason);
+    if said.is_empty() && calls.is_empty() && !has_ended {
         return None;
     }
     let cut_off = choice["finish_reason"] == "length";
-    let mut message = Message { text: said.unwrap_or_default().to_owned(), cut_off, ..Message::default() };
+    let mut message = Message { text: said.to_owned(), cut_off, ..Message::default() };
     if !calls.is_empty() {
         message.text.push_str(&calls);
         return Some(message);

@@ -14,9 +14,9 @@ pub mod scorers;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::preset::Grammar;
+use crate::preset::{Preset, Wrong};
 use crate::trajectory::Trajectory;
-use crate::{Error, Gold, Result};
+use crate::{Gold, Result};
 use scene::{Record, Scene};
 
 pub use normalize::Normalizer;
@@ -24,6 +24,7 @@ pub use scorer::{Response, Scorer, Verdict, reference_score};
 
 /// How a recipe rewards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RewardRules {
     /// What is looked at.
@@ -38,7 +39,9 @@ pub struct RewardRules {
 
 /// A part of the reward: `{ scorer = "f1", name = "answer", weight = 0.8 }`. The scorer's own options stand beside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "Map<String, Value>")]
+#[cfg_attr(feature = "schema", schemars(!try_from))]
 pub struct Term {
     /// What is computed.
     #[serde(flatten)]
@@ -46,7 +49,8 @@ pub struct Term {
     /// What it is called; the scorer's name where it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What its value is multiplied with.
+    /// What its value is multiplied with; 1 where it is not given.
+    #[cfg_attr(feature = "schema", schemars(default))]
     pub weight: f64,
 }
 
@@ -64,6 +68,7 @@ impl TryFrom<Map<String, Value>> for Term {
 
 /// What a scorer looks at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ScoredText {
     /// Each message of the policy by itself.
@@ -103,8 +108,8 @@ fn one() -> usize {
 
 impl RewardRules {
     /// What this trajectory earns. Answers that the prompt holds count where the recipe looks at the prompt.
-    pub fn score(&self, grammar: &Grammar, gold: &Gold, trajectory: &Trajectory) -> Reward {
-        let scene = Scene::of(self, Record { grammar, trajectory }, gold.answers());
+    pub fn score(&self, preset: &Preset, gold: &Gold, trajectory: &Trajectory) -> Reward {
+        let scene = Scene::of(self, Record { preset, trajectory }, gold.answers());
         let terms = self.terms.iter().map(|term| Scored {
             name: term.name.clone().unwrap_or_else(|| term.scorer.name().to_owned()),
             weight: term.weight,
@@ -114,15 +119,13 @@ impl RewardRules {
         Reward { total: terms.iter().map(|term| term.weight * term.value).sum(), terms }
     }
 
-    pub(crate) fn check(&self, what: &str) -> Result<()> {
-        let refuse = |field: &str, expected: &str, found: String| {
-            Err(Error::invalid(format!("{what}, `reward.{field}`"), expected, format!("`{found}`")))
-        };
+    pub(crate) fn check(&self) -> Result<(), Wrong> {
         if self.terms.is_empty() {
-            return refuse("terms", "at least one term", "[]".into());
+            return Err(Wrong::new("reward.terms", "at least one term", "[]"));
         }
         if let Some(term) = self.terms.iter().find(|term| !(-1e6..=1e6).contains(&term.weight)) {
-            return refuse("terms", "weights between -1,000,000 and 1,000,000", term.weight.to_string());
+            let expected = "weights between -1,000,000 and 1,000,000";
+            return Err(Wrong::new("reward.terms", expected, term.weight.to_string()));
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use crate::text::words;
 
 /// A rule that makes answers comparable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Normalizer {
     /// SQuAD's, as nearly every recipe has it: lower case, no ASCII punctuation, no articles, single blanks.

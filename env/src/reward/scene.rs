@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::RewardRules;
 use super::ScoredText;
 use crate::action::{all_between, read};
-use crate::preset::{Grammar, Tags};
+use crate::preset::{Preset, Tags};
 use crate::text::strip;
 use crate::trajectory::{Author, Stop, Trajectory};
 
@@ -22,7 +22,7 @@ pub(super) enum Part<'a> {
 /// The record that a scene was made from.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
-    pub grammar: &'a Grammar,
+    pub preset: &'a Preset,
     pub trajectory: &'a Trajectory,
 }
 
@@ -48,7 +48,8 @@ pub(super) struct Scene<'a> {
 impl<'a> Scene<'a> {
     /// What the rules show a scorer of a trajectory.
     pub fn of(rules: &RewardRules, record: Record<'a>, golds: &'a [String]) -> Self {
-        let Record { grammar, trajectory } = record;
+        let Record { preset, trajectory } = record;
+        let grammar = &preset.grammar;
         let spans = || trajectory.spans.iter();
         let text = |author: fn(Author) -> bool| -> Cow<'a, str> {
             spans().filter(|span| author(span.author)).map(|span| span.text.as_str()).collect()

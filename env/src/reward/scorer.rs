@@ -12,13 +12,14 @@ use crate::{Error, Result};
 /// Scorers named after a project compute what that project's code computes. Where that code raises an error, for lack of an
 /// answer or of accepted ones, they give 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "scorer", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Scorer {
     /// 1 where the last answer equals an accepted one, both normalised (Search-R1, `qa_em.py`).
     Em(Match),
     /// 1 where an accepted answer is part of the last answer, both normalised (Search-R1, `qa_em.py`, `compute_score_subem`).
     SubEm(Match),
-    /// [`SubEm`](Self::SubEm) for answers that are not much longer than the accepted one.
+    /// As `sub-em`, for answers that are not much longer than the accepted one.
     CappedCover(CappedCover),
     /// F1 of words, as HotpotQA has it (FlashRAG, `metrics.py`).
     F1 {},
@@ -28,7 +29,8 @@ pub enum Scorer {
     Recall {},
     /// 1 where every message thinks, then acts, and the last one answers.
     Format(Form),
-    /// 1 where a passage that was shown holds an accepted answer that no query of its turn held. Looks at observations.
+    /// 1 where a passage that was shown holds, in title or text, an accepted answer that no query of its turn held. Looks at
+    /// observations, and not at the numbers and ids around their passages (the `retrieval` of `search-r1-format` does, as published).
     Retrieval {},
     /// Search-R1 v0.3 (`qa_em_format.py`).
     #[serde(rename = "search-r1-format")]

@@ -1,10 +1,10 @@
-//! `GET /env/v1/presets` and `/env/v1/tasks`: what there is to choose from. Of tasks the question, never an answer.
+//! `GET /env/v1`, `/env/v1/presets` and `/env/v1/tasks`: what there is to ask for, and to choose from. Of tasks the question, never an answer.
 
 use std::sync::Arc;
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use hindsearch_retriever::serve::{Fault, Incoming};
+use hindsearch_retriever::serve::{Fault, Incoming, Route, Verb};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -52,6 +52,50 @@ pub(super) struct Presets {
     /// All of them, as files of presets have them.
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub presets: Vec<Value>,
+}
+
+/// What there is to play.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(super) struct Index {
+    /// How many tasks are served; `/env/v1/tasks` lists them.
+    pub tasks: usize,
+    /// Names of the presets; `/env/v1/presets` shows them.
+    pub presets: Vec<String>,
+    /// The one that is played where none is named.
+    pub default_preset: String,
+    /// The routes of all protocols; `/docs` and `/openapi.json` say what they take.
+    pub routes: Vec<RouteFacts>,
+}
+
+/// A route in a line.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(super) struct RouteFacts {
+    /// `GET` or `POST`.
+    pub method: &'static str,
+    /// Its path.
+    pub path: String,
+    /// What it does.
+    pub summary: String,
+}
+
+impl Index {
+    /// Of these routes.
+    pub fn new(env: &EnvServer, routes: &[Route]) -> Self {
+        let facts = |route: &Route| RouteFacts {
+            method: match route.verb {
+                Verb::Get => "GET",
+                Verb::Post => "POST",
+            },
+            path: route.path.clone(),
+            summary: route.summary.clone(),
+        };
+        Self {
+            tasks: env.tasks().len(),
+            presets: env.presets().map(|preset| preset.name.clone()).collect(),
+            default_preset: env.default_preset().to_owned(),
+            routes: routes.iter().map(facts).collect(),
+        }
+    }
 }
 
 /// The parameters of [`tasks`].

@@ -9,12 +9,13 @@
 //! | How are many items asked for at once, each with its own answer or error? | `batch` |
 //! | Which routes are there? | `routes` |
 //! | What do they do? | `native/`, `lists` |
-//! | How do other packages' clients feel at home? | `guest`, `openenv/`, `nemo_gym`, `verl_tool` |
+//! | How do other packages' clients feel at home? | `guest`, `guest_schemas`, `openenv/`, `nemo_gym`, `verl_tool` |
 
 mod action;
 mod batch;
 mod episodes;
 mod guest;
+mod guest_schemas;
 mod lists;
 mod native;
 mod nemo_gym;

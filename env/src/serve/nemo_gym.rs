@@ -62,7 +62,7 @@ pub(super) async fn verify(env: Arc<EnvServer>, _: Arc<Service>, incoming: Incom
     let task = guest::task_of(&env, &row)?;
     let preset = rules.preset();
     let trajectory = native::written(&rules, spans(&preset.grammar, output));
-    let reward = preset.reward.score(&preset.grammar, task.gold(), &trajectory);
+    let reward = preset.reward.score(preset, task.gold(), &trajectory);
     let calls = output.iter().filter(|item| item["type"] == "function_call").count();
     let mut answer = shown(row);
     answer.insert("reward".into(), reward.total.into());

@@ -10,7 +10,7 @@ use hindsearch_retriever::serve::{Body, Fault, Incoming, MoreRoutes, Route, Serv
 use serde_json::{Value, json};
 
 use super::server::EnvServer;
-use super::{batch, lists, native, nemo_gym, openenv, verl_tool};
+use super::{batch, guest_schemas as guests, lists, native, nemo_gym, openenv, verl_tool};
 
 impl EnvServer {
     /// The routes, to hang in a retrieval server.
@@ -35,10 +35,16 @@ impl Described {
 }
 
 fn table(env: &Arc<EnvServer>) -> Vec<Route> {
-    [native(env), openenv(env), nemo_gym(env, ""), nemo_gym(env, "/nemo-gym"), verl_tool(env)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let groups = [native(env), openenv(env), nemo_gym(env, ""), nemo_gym(env, "/nemo-gym"), verl_tool(env)];
+    let mut routes: Vec<Route> = groups.into_iter().flatten().collect();
+    let index = lists::Index::new(env, &routes);
+    let described = Described::new("/env/v1", "What there is to play", None, schema::<lists::Index>());
+    let tell = move |_, _, _| {
+        let index = index.clone();
+        async move { lists::written(&index) }
+    };
+    routes.insert(0, route(Verb::Get, "env", Style::Plain, described, answer(env, tell).get()));
+    routes
 }
 
 fn native(env: &Arc<EnvServer>) -> Vec<Route> {
@@ -142,57 +148,56 @@ fn openenv(env: &Arc<EnvServer>) -> Vec<Route> {
 
 /// NeMo Gym's routes. `/search` is taken at the root.
 fn nemo_gym(env: &Arc<EnvServer>, prefix: &str) -> Vec<Route> {
-    let row = || Some(json!({ "type": "object", "description": "A row of a data set" }));
-    let with_response = || {
-        let response = json!({ "type": "object", "required": ["output"] });
-        Some(json!({ "type": "object", "required": ["response"], "properties": { "response": response } }))
-    };
-    let query =
-        || Some(json!({ "type": "object", "required": ["query"], "properties": { "query": { "type": "string" } } }));
-    let object = |required: &[&str]| json!({ "type": "object", "required": required });
-    let route = |name: &str, summary, request, response, handler| {
-        let described = Described::new(format!("{prefix}/{name}"), summary, request, response);
+    let route = |name: &str, summary, [request, response]: [Value; 2], handler| {
+        let described = Described::new(format!("{prefix}/{name}"), summary, Some(request), response);
         route(Verb::Post, "nemo-gym", Style::FastApi, described, handler)
     };
     let tools = nemo_gym::TOOLS.iter().filter(|name| !prefix.is_empty() || **name != "search");
     let mut routes = vec![
-        route("seed_session", "A new session", row(), object(&[]), answer(env, nemo_gym::seed_session).post()),
+        route(
+            "seed_session",
+            "A new session",
+            [guests::nemo_row(), guests::nemo_session()],
+            answer(env, nemo_gym::seed_session).post(),
+        ),
         route(
             "verify",
             "What a response earns",
-            with_response(),
-            object(&["reward"]),
+            [guests::nemo_answered_row(), guests::nemo_verified()],
             answer(env, nemo_gym::verify).post(),
         ),
-        route("reset", "A new episode", row(), object(&["info"]), answer(env, nemo_gym::reset).post()),
+        route(
+            "reset",
+            "A new episode",
+            [guests::nemo_row(), guests::nemo_begun()],
+            answer(env, nemo_gym::reset).post(),
+        ),
         route(
             "step",
             "A response in an episode",
-            with_response(),
-            object(&["reward"]),
+            [guests::nemo_step(), guests::nemo_stepped()],
             answer(env, nemo_gym::step).post(),
         ),
         route(
             "aggregate_metrics",
             "Statistics of what was verified",
-            Some(object(&["verify_responses"])),
-            object(&["agent_metrics"]),
+            [guests::nemo_rows(), guests::nemo_statistics()],
             answer(env, nemo_gym::aggregate).post(),
         ),
     ];
     routes.extend(tools.map(|name| {
-        route(name, "Passages for a query", query(), object(&["result"]), answer(env, nemo_gym::search).post())
+        let bodies = [guests::nemo_query(), guests::nemo_found()];
+        route(name, "Passages for a query", bodies, answer(env, nemo_gym::search).post())
     }));
     routes
 }
 
 fn verl_tool(env: &Arc<EnvServer>) -> Vec<Route> {
-    let lists = |names: &[&str]| json!({ "type": "object", "required": names, "additionalProperties": true });
     let described = Described::new(
         "/get_observation",
         "What many trajectories see next",
-        Some(lists(&["trajectory_ids", "actions"])),
-        lists(&["observations", "dones", "valids"]),
+        Some(guests::verl_actions()),
+        guests::verl_observations(),
     );
     vec![route(Verb::Post, "verl-tool", Style::FastApi, described, answer(env, verl_tool::get_observation).post())]
 }

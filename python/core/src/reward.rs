@@ -74,7 +74,7 @@ pub(crate) fn score(
     let bytes = trajectory.spans.iter().map(|span| span.text.len()).sum();
     long(py, bytes, || {
         let task = Task::new(trajectory.question.clone(), golds, trajectory.source.clone()).with_augmented(augmented);
-        let by = |rules: &RewardRules| rules.score(&preset.grammar, task.gold(), trajectory);
+        let by = |rules: &RewardRules| rules.score(preset, task.gold(), trajectory);
         let retrieval = Term { scorer: Scorer::Retrieval {}, name: None, weight: 1.0 };
         let hit = RewardRules { text: ScoredText::Policy, minimum_spans: 1, terms: vec![retrieval] };
         let retrieval_hit = (!trajectory.turns.is_empty()).then(|| by(&hit).total > 0.0);

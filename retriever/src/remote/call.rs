@@ -56,11 +56,19 @@ impl<'a> Call<'a> {
             let now = Instant::now();
             let soonest = self.met.iter().map(|met| met.not_before).min().unwrap_or(now);
             let pause = soonest.saturating_duration_since(now) + self.jitter(rounds);
-            if rounds > self.retriever.options.retries || pause >= self.deadline.saturating_duration_since(now) {
+            if rounds > self.retriever.options.retries || pause >= self.deadline().saturating_duration_since(now) {
                 return Err(self.given_up());
             }
             std::thread::sleep(pause);
         }
+    }
+
+    /// When this call is given up: soon where nothing listens anywhere.
+    fn deadline(&self) -> Instant {
+        let options = &self.retriever.options;
+        let is_absent = self.retriever.replicas.iter().all(|replica| replica.circuit.is_absent());
+        let soon = self.start.checked_add(options.absent_deadline).filter(|_| is_absent);
+        soon.map_or(self.deadline, |soon| soon.min(self.deadline))
     }
 
     /// Asks one replica, if it may be asked now; `None` when another try is worth it.
@@ -90,12 +98,12 @@ impl<'a> Call<'a> {
                 circuit.succeeded();
                 Err(error)
             }
-            Err(Failure::Passing { cause, retry_after }) => {
+            Err(Failure::Passing { cause, retry_after, refused }) => {
                 let now = Instant::now();
                 match retry_after.and_then(|pause| now.checked_add(pause)) {
                     // It is alive, and knows when it will have time.
                     Some(time) => met.not_before = time,
-                    None => circuit.failed(now, &cause),
+                    None => circuit.failed(now, &cause, refused),
                 }
                 met.cause = cause;
                 Ok(None)

@@ -16,6 +16,10 @@ struct State {
     last_cause: String,
     /// When the next request may go through an open circuit.
     probe: Option<Instant>,
+    /// Whether there ever was an answer.
+    has_answered: bool,
+    /// Whether the last failure was that nothing listens there.
+    is_refused: bool,
 }
 
 impl Circuit {
@@ -43,12 +47,20 @@ impl Circuit {
         }
     }
 
-    pub fn succeeded(&self) {
-        *self.state() = State::default();
+    /// Whether nothing listens there, and never did as far as is known.
+    pub fn is_absent(&self) -> bool {
+        let state = self.state();
+        state.is_refused && !state.has_answered
     }
 
-    pub fn failed(&self, now: Instant, cause: &str) {
+    pub fn succeeded(&self) {
+        *self.state() = State { has_answered: true, ..State::default() };
+    }
+
+    /// A request failed; `refused` says that nothing listens there.
+    pub fn failed(&self, now: Instant, cause: &str, refused: bool) {
         let mut state = self.state();
+        state.is_refused = refused;
         state.failures = state.failures.saturating_add(1);
         cause.clone_into(&mut state.last_cause);
         if state.failures >= self.limit {
@@ -73,7 +85,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
         let passes = |seconds| circuit.enter(at(seconds)).is_ok();
-        let fail = |times: u32| (0..times).for_each(|_| circuit.failed(start, "no route"));
+        let fail = |times: u32| (0..times).for_each(|_| circuit.failed(start, "no route", false));
 
         fail(9);
         assert!(passes(0.0));
@@ -87,7 +99,7 @@ mod tests {
         assert!(!passes(4.9));
         assert!(passes(5.1));
         assert!(!passes(5.2) && !passes(10.0), "one at a time");
-        circuit.failed(at(6.0), "no route");
+        circuit.failed(at(6.0), "no route", false);
         assert!(!passes(10.9));
         assert!(passes(11.0));
         circuit.succeeded();

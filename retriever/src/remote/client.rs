@@ -1,5 +1,6 @@
 //! One request to one server, and what its outcome means.
 
+use std::io;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -27,8 +28,8 @@ pub(super) struct Client {
 
 /// Why a request has no answer.
 pub(super) enum Failure {
-    /// Another try may succeed.
-    Passing { cause: String, retry_after: Option<Duration> },
+    /// Another try may succeed; `refused` says that nothing listens at the address now.
+    Passing { cause: String, retry_after: Option<Duration>, refused: bool },
     /// The server understood and refused.
     Refused(Error),
 }
@@ -51,7 +52,7 @@ impl Client {
 
     /// Sends `request` to the server at `address` and waits `timeout` for the whole answer.
     pub fn search(&self, address: &str, request: &Request<'_>, timeout: Duration) -> Result<Answer, Failure> {
-        let passing = |cause| Failure::Passing { cause, retry_after: None };
+        let passing = |cause| Failure::Passing { cause, retry_after: None, refused: false };
         let url = format!("{address}/v1/search");
         let body = serde_json::to_vec(request).map_err(|error| passing(error.to_string()))?;
         let mut post = self
@@ -62,7 +63,10 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             post = post.header(header::AUTHORIZATION, authorization);
         }
-        let failed = |error: ureq::Error| passing(cause(&error, timeout));
+        let failed = |error: ureq::Error| {
+            let refused = matches!(&error, ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused);
+            Failure::Passing { cause: cause(&error, timeout), retry_after: None, refused }
+        };
         let mut response = post.config().timeout_global(Some(timeout)).build().send(&body[..]).map_err(failed)?;
         if response.status() != 200 {
             let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -82,7 +86,8 @@ impl Client {
             408 | 425 | 429 | 500 | 502..=504 => {
                 let seconds =
                     headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-                return Failure::Passing { cause: message, retry_after: seconds.map(Duration::from_secs) };
+                let retry_after = seconds.map(Duration::from_secs);
+                return Failure::Passing { cause: message, retry_after, refused: false };
             }
             401 | 403 => Error::Unauthorized {
                 what: format!("`{url}`"),

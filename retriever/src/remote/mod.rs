@@ -34,6 +34,10 @@ pub struct RemoteOptions {
     pub token: Option<String>,
     /// Time for a whole call of [`retrieve`](Retrieve::retrieve), whatever the number of queries, pauses included.
     pub deadline: Duration,
+    /// The same where no server has ever answered and all refuse the connection, so that nothing listens there: then it is most
+    /// likely a wrong address, or a server that was never started. One that has answered before is given all of `deadline`, for it
+    /// may be starting again.
+    pub absent_deadline: Duration,
     /// Time for one request to one server; a server that hangs is left for the next one after it.
     pub attempt_timeout: Duration,
     /// How often a request that no server answered is sent to all of them again.
@@ -52,6 +56,7 @@ impl Default for RemoteOptions {
             addresses: Vec::new(),
             token: None,
             deadline: Duration::from_secs(30),
+            absent_deadline: Duration::from_secs(1),
             attempt_timeout: Duration::from_secs(10),
             retries: 8,
             backoff: Duration::from_millis(100),
@@ -64,12 +69,22 @@ impl Default for RemoteOptions {
 /// Shows whether there is a token, never the token.
 impl fmt::Debug for RemoteOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { addresses, token, deadline, attempt_timeout, retries, backoff, circuit_failures, circuit_pause } =
-            self;
+        let Self {
+            addresses,
+            token,
+            deadline,
+            absent_deadline,
+            attempt_timeout,
+            retries,
+            backoff,
+            circuit_failures,
+            circuit_pause,
+        } = self;
         f.debug_struct("RemoteOptions")
             .field("addresses", addresses)
             .field("token", &token.as_ref().map(|_| "..."))
             .field("deadline", deadline)
+            .field("absent_deadline", absent_deadline)
             .field("attempt_timeout", attempt_timeout)
             .field("retries", retries)
             .field("backoff", backoff)
@@ -134,7 +149,7 @@ impl RemoteRetriever {
 
 impl Retrieve for RemoteRetriever {
     /// # Errors
-    /// [`Error::Unavailable`] when no server answered well in time, with the address, the number of tries and the last
+    /// [`Error::Unavailable`] when no server answered well in time, soon where none is there, with the address, the number of tries and the last
     /// cause of each; [`Error::InvalidInput`], [`Error::Unauthorized`] or [`Error::NotFound`] when one refused.
     fn retrieve(&self, queries: &[String], top_k: usize) -> Result<Vec<Vec<Ranked>>> {
         if top_k == 0 {

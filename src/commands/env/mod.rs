@@ -9,7 +9,7 @@ mod score;
 mod tasks;
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -227,11 +227,14 @@ fn tell_missing(missing: usize, left: usize, context: &Context) -> Result<(), Fa
             "none of the {missing} trajectories is of a task that `--tasks` holds; name the tasks that were played"
         )));
     }
-    if missing > 0 && !context.quiet {
-        let _ = writeln!(
-            std::io::stderr(),
-            "{missing} trajectories are of tasks that `--tasks` does not hold, and were left out"
-        );
+    if missing > 0 {
+        context
+            .tell(format_args!("{missing} trajectories are of tasks that `--tasks` does not hold, and were left out"));
     }
     Ok(())
+}
+
+/// A number of an argument, where it fits.
+fn number(text: &str, fits: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|value| fits(*value)).ok_or_else(|| format!("expected {expected}"))
 }

@@ -9,7 +9,7 @@ use hindsearch::env::policy::{Guesser, Oracle, Policy};
 use hindsearch::env::{Rollout, RolloutOptions, Task, TrajectoryLog};
 use serde_json::json;
 
-use super::{Chosen, Context, DESCRIPTION, TRAJECTORIES, description, retriever, rules};
+use super::{Chosen, Context, DESCRIPTION, TRAJECTORIES, description, number, retriever, rules};
 use crate::commands::write_whole;
 use crate::failure::Failure;
 use crate::output::{count, harmless};
@@ -215,8 +215,4 @@ fn temperature(text: &str) -> Result<f64, String> {
 
 fn top_p(text: &str) -> Result<f64, String> {
     number(text, |value| value > 0.0 && value <= 1.0, "a number above 0, up to 1")
-}
-
-fn number(text: &str, fits: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|value| fits(*value)).ok_or_else(|| format!("expected {expected}"))
 }

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use hindsearch::env::score;
+use hindsearch::env::{Verdicts, score};
 use serde_json::json;
 
-use super::{Chosen, Context, Played, file_of, tell_missing, trajectories, with_tasks};
+use super::{Chosen, Context, Played, file_of, number, tell_missing, trajectories, with_tasks};
 use crate::commands::write_whole;
 use crate::failure::Failure;
-use crate::output::harmless;
+use crate::output::{count, harmless};
 
 /// Score trajectories anew, without playing
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   hindsearch env score runs/qwen
-  hindsearch env score runs/qwen --preset search-r1-v0.3 --out rescored.jsonl   # what another recipe would have paid")]
+  hindsearch env score runs/qwen --preset search-r1-v0.3 --out rescored.jsonl   # what another recipe would have paid
+  hindsearch env score runs/qwen --verdicts runs/qwen/verdicts.jsonl --judge-weight 0.5 --out judged.jsonl")]
 pub struct Args {
     /// The run's folder, or a file of trajectories
     run: PathBuf,
@@ -25,6 +26,16 @@ pub struct Args {
     /// Score as this recipe does; without it as each trajectory's own
     #[arg(long)]
     preset: Option<String>,
+    /// Add a term `judge` to each reward, 1 for an answer that is correct by these verdicts and 0 for another one (the file that
+    /// `env judge` writes); a trajectory without a verdict has no reward
+    #[arg(long, value_name = "FILE")]
+    verdicts: Option<PathBuf>,
+    /// The judge's model, where the file holds verdicts of several
+    #[arg(long, value_name = "NAME", requires = "verdicts")]
+    judge_model: Option<String>,
+    /// What the term `judge` is multiplied with
+    #[arg(long, value_name = "W", requires = "verdicts", default_value_t = 1.0, allow_negative_numbers = true, value_parser = weight)]
+    judge_weight: f64,
     /// Write the trajectories with their new rewards
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -58,11 +69,17 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let set = args.chosen.read()?;
     let (mut all, missing) = with_tasks(trajectories(&args.run)?, set.tasks());
     tell_missing(missing, all.len(), context)?;
+    let verdicts =
+        args.verdicts.as_deref().map(|path| Verdicts::read(path, args.judge_model.as_deref())).transpose()?;
+    let mut unjudged = 0u64;
     let mut played = Played::of(&args.run, args.preset.as_deref())?;
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     for (task, trajectory) in &mut all {
         let rules = played.rules(trajectory)?;
         score(rules, task, trajectory);
+        if let Some(verdicts) = &verdicts {
+            unjudged += u64::from(verdicts.add_to(trajectory, args.judge_weight));
+        }
         let sum = sums.entry(trajectory.source.clone()).or_default();
         let Some(reward) = &trajectory.reward else {
             sum.failed += 1;
@@ -73,6 +90,14 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
             *sum.terms.entry(term.name.clone()).or_default() += term.value;
         }
     }
+    if let (Some(verdicts), 1..) = (&verdicts, unjudged) {
+        let advice = "they have no reward; `hindsearch env judge` asks for what is missing";
+        context.tell(format_args!(
+            "{} trajectories have no verdict of `{}`; {advice}",
+            count(unjudged),
+            harmless(verdicts.judge())
+        ));
+    }
     if let Some(path) = &args.out {
         write_whole(path, |sink| {
             all.iter().try_for_each(|(_, trajectory)| {
@@ -80,6 +105,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
                 Ok(writeln!(sink)?)
             })
         })?;
+        context.tell(format_args!("wrote {} trajectories to `{}`", count(all.len() as u64), path.display()));
     }
     let mean = |sum: &Sum, value: f64| value / sum.count.max(1) as f64;
     if context.json {
@@ -107,4 +133,8 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     }
     out.flush()?;
     Ok(())
+}
+
+fn weight(text: &str) -> Result<f64, String> {
+    number(text, |value| (-1e6..=1e6).contains(&value), "a number between -1,000,000 and 1,000,000")
 }

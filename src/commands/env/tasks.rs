@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use hindsearch::env::tasks::{self as sets, Format, ReadOptions};
+use hindsearch::env::tasks::{self as sets, Format};
 use serde_json::json;
 
-use super::{Chosen, Context, rules};
+use super::{Chosen, Context, read_tasks, rules};
 use crate::failure::Failure;
 use crate::output::{count, harmless};
 
@@ -29,7 +29,7 @@ pub struct Args {
     /// The recipe whose prompt is written with them
     #[arg(long)]
     preset: Option<String>,
-    /// Tell which tasks also occur in this file, as a question of the same words
+    /// Tell which tasks also occur in this file (or in `sample`, the built-in set), as a question of the same words
     #[arg(long, value_name = "FILE")]
     overlap: Option<PathBuf>,
 }
@@ -43,8 +43,9 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     if let (Some(format), Some(path)) = (args.to, &args.out) {
         let rules = args.preset.as_deref().map(rules).transpose()?;
         sets::write(path, set.tasks(), format, rules.as_ref())?;
+        context.tell(format_args!("wrote {} tasks to `{}`", count(set.tasks().len() as u64), path.display()));
     }
-    let other = args.overlap.map(|path| sets::read(&[path], &ReadOptions::default())).transpose()?;
+    let other = args.overlap.map(|path| read_tasks(&[path])).transpose()?;
     let overlap = other.as_ref().map(|other| set.overlap(other));
     let mut sources: BTreeMap<&str, u64> = BTreeMap::new();
     for task in set.tasks() {

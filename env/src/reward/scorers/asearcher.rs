@@ -12,6 +12,7 @@ use crate::reward::scorer::Verdict;
 /// ASearcher's reward (`AReaL/ASearcher/utils/search_tool.py`, `rewards.py`): the last message's answer, if the form of all
 /// messages is good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Asearcher {
     /// How the answer is compared (`reward_type`).
@@ -28,6 +29,7 @@ pub struct Asearcher {
 
 /// How ASearcher compares answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum AsearcherMeasure {
     /// F1 of sets of words; of characters, where the accepted answer is Chinese.

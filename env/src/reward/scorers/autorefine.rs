@@ -14,6 +14,7 @@ use crate::reward::scorer::Verdict;
 
 /// AutoRefine's reward (`verl/utils/reward_score/qa_em.py`). The answer is looked for in the response, one is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Autorefine {
     /// How the answer is compared (`reward_style`).
@@ -26,6 +27,7 @@ pub struct Autorefine {
 
 /// How AutoRefine compares answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum AutorefineMeasure {
     /// F1 of words.

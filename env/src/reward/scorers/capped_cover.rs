@@ -9,6 +9,7 @@ use crate::reward::scorer::Verdict;
 /// 1 where the words of an accepted answer follow each other in the last answer, which has at most some words more; both
 /// normalised by SQuAD's rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct CappedCover {
     /// Words that the answer may have beside the accepted ones.

@@ -12,6 +12,7 @@ use crate::trajectory::{Action, Author, Stop, Trajectory};
 /// 1 for an episode in which every message of the policy is a thought and an action and nothing else, each action was understood,
 /// the last one answered, and the policy wrote nothing that looks like an observation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Form {
     /// What the policy must not write, for it frames observations.
@@ -47,7 +48,8 @@ impl Form {
         }
     }
 
-    fn check(&self, Record { grammar, trajectory }: Record<'_>) -> Result<(), String> {
+    fn check(&self, Record { preset, trajectory }: Record<'_>) -> Result<(), String> {
+        let grammar = &preset.grammar;
         let is_answered = match trajectory.stop {
             Some(Stop::Answer) => true,
             // There the answer has no tags; it is the message that searches no more.

@@ -9,6 +9,7 @@ use crate::reward::scorer::Verdict;
 
 /// The options of scorers that match the last answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Match {
     /// What an answer that is wrong earns (the references' `format_score`).

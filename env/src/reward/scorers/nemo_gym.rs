@@ -9,6 +9,7 @@ use crate::reward::scorer::Verdict;
 /// NeMo Gym's reward (`resources_servers/google_search/app.py`). The box is looked for in Python's `repr` of the message, so line
 /// ends and backslashes in it are escaped; nothing is normalised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NemoGym {}
 

@@ -11,6 +11,7 @@ use crate::text::{strip, words};
 /// R1-Searcher's rewards (`train/reward_server_*.py`). Of a text, what counts stands behind the last marker of an assistant
 /// message that begins to think.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct R1Searcher {
     /// Which of its rewards.
@@ -19,6 +20,7 @@ pub struct R1Searcher {
 
 /// R1-Searcher's rewards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum R1SearcherVariant {
     /// F1, less 2 for a bad form; from -2 to 1.

@@ -9,6 +9,7 @@ use crate::reward::scorer::Verdict;
 
 /// R1-Searcher's metrics (`evaluation/metric_calc_rule.py`) of the last answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct R1SearcherEvaluation {
     /// What is computed.
@@ -17,6 +18,7 @@ pub struct R1SearcherEvaluation {
 
 /// R1-Searcher's metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum R1SearcherMeasure {
     /// Equality.

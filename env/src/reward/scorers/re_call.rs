@@ -12,6 +12,7 @@ use crate::text::strip;
 /// ReCall's reward (`re_call.py`); it takes `NaN` in a tool call for JSON, which we do not. Of a text, what counts are the assistant messages of a chat, and it must end with the
 /// end-of-text token; of a trajectory, the policy must have come to an end by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ReCall {
     /// The end-of-text token.

@@ -9,6 +9,7 @@ use crate::reward::scorer::Verdict;
 /// ReSearch's reward (`re_search.py`). Of a text, what counts stands between the first two markers of an assistant message, and
 /// it must end with the end-of-text token; of a trajectory, the policy must have come to an end by itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Research {
     /// The end-of-text token.

@@ -5,24 +5,34 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use crate::escape::unescape;
+use crate::render::frame;
 use crate::reward::normalize::squad;
 use crate::reward::scene::{Record, Scene};
 use crate::reward::scorer::Verdict;
 use crate::trajectory::{Action, Turn};
 
-/// 1 where an observation with passages holds an accepted answer, both normalised by SQuAD's rule.
+/// What of an observation is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Where {
+    /// Titles and texts of passages.
+    Passages,
+    /// All of it, as Search-R1's rule does: an answer such as `1` also stands in the number of a passage.
+    Observation,
+}
+
+/// 1 where a passage that was shown holds an accepted answer, both normalised by SQuAD's rule.
 ///
 /// What the policy writes is no observation, so nothing can be forged. An answer that a query of the same turn holds was not
-/// found by it; else a policy would list answers as queries, since some recipes show the query again. It is a test of characters, as
-/// in the recipes: an answer such as `1` also stands in the number of a passage.
+/// found by it; else a policy would list answers as queries, since some recipes show the query again. It is a test of characters.
 pub(in crate::reward) fn retrieval(scene: &Scene<'_>) -> Verdict {
-    let is_found = scene.record.is_some_and(|record| found(record, scene.golds));
+    let is_found = scene.record.is_some_and(|record| found(record, scene.golds, Where::Passages));
     Verdict::of(f64::from(u8::from(is_found)), None)
 }
 
-pub(super) fn found(record: Record<'_>, golds: &[String]) -> bool {
+pub(super) fn found(record: Record<'_>, golds: &[String], place: Where) -> bool {
     let golds: Vec<String> = golds.iter().map(|gold| squad(gold)).filter(|gold| !gold.is_empty()).collect();
     let spans = &record.trajectory.spans;
+    let readable = |text: &str| squad(&unescape(&plain(text)));
     let holds_one = |turn: &Turn| {
         let is_shown = turn.found.iter().flatten().flatten().any(|found| found.shown);
         let (Action::Search { queries }, Some(index), true) = (&turn.action, turn.observation, is_shown) else {
@@ -32,9 +42,15 @@ pub(super) fn found(record: Record<'_>, golds: &[String]) -> bool {
         let forms =
             |query: &String| [query.clone(), unescape(query).into_owned(), unescape(&plain(query)).into_owned()];
         let own: Vec<String> = queries.iter().flat_map(forms).map(|text| squad(&text)).collect();
-        let observation = spans.get(index).map(|span| squad(&unescape(&plain(&span.text)))).unwrap_or_default();
+        let observation = spans.get(index).map(|span| readable(&span.text)).unwrap_or_default();
+        let around = match (place, &turn.found) {
+            (Where::Passages, Some(found)) => readable(&frame(&record.preset.observation, queries, found)),
+            _ => String::new(),
+        };
         let is_new = |gold: &&String| !own.iter().any(|text| text.contains(*gold));
-        golds.iter().filter(is_new).any(|gold| observation.contains(gold))
+        // What the observation has oftener than all that stands around its passages stands in one of them.
+        let holds = |gold: &String| observation.matches(gold).count() > around.matches(gold).count();
+        golds.iter().filter(is_new).any(holds)
     };
     record.trajectory.turns.iter().any(holds_one)
 }
@@ -42,6 +58,7 @@ pub(super) fn found(record: Record<'_>, golds: &[String]) -> bool {
 /// The passages of an observation, also of one that shows them as the text of a JSON object.
 fn plain(observation: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     struct Wrapped {
         result: String,
     }

@@ -10,6 +10,7 @@ use crate::reward::scorer::Verdict;
 /// Search-o1's evaluation of questions and answers (`scripts/evaluate.py`). An answer without a word in common earns nothing by
 /// any measure, even where it is equal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchO1 {
     /// What is computed.
@@ -18,6 +19,7 @@ pub struct SearchO1 {
 
 /// What Search-o1 computes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum SearchO1Measure {
     /// F1 of words, without a rule for yes and no.

@@ -16,6 +16,7 @@ use crate::text::{is_blank, strip};
 /// `retrieval` that is not 0 it looks at observations. A text counts on an answer in the prompt: `minimum_spans = 2`, and its form
 /// is looked at behind the first marker of an assistant message.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SearchR1Format {
     /// For a good form (`structure_format_score`).
@@ -56,7 +57,7 @@ impl SearchR1Format {
 /// Whether an observation holds an accepted answer. A text may hold observations in its prompt, too.
 fn is_retrieved(scene: &Scene<'_>) -> bool {
     if let Some(record) = scene.record.filter(|_| scene.is_by_author) {
-        return retrieval::found(record, scene.golds);
+        return retrieval::found(record, scene.golds, retrieval::Where::Observation);
     }
     let tags = Tags { open: "<information>".into(), close: "</information>".into() };
     let texts = scene.texts_with_prompt();

@@ -10,6 +10,7 @@ use crate::text::strip;
 /// Tinker's reward (`tinker_cookbook/recipes/search_tool/tools.py`): 1 for a right answer, less `format` without one in the form
 /// that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Tinker {
     /// What a message that does not say `Answer:` exactly once loses.

@@ -10,6 +10,7 @@ use crate::reward::scorer::Verdict;
 
 /// ZeroSearch's reward (`verl/utils/reward_score/qa_em.py`). It counts on an answer in the prompt: `minimum_spans = 2`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Zerosearch {
     /// What is computed (`reward_function`).
@@ -18,6 +19,7 @@ pub struct Zerosearch {
 
 /// What ZeroSearch computes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ZerosearchMeasure {
     /// F1, as all its scripts have it.

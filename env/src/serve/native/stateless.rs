@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::response::Response;
-use hindsearch_retriever::serve::{Fault, Incoming, Service};
+use hindsearch_retriever::serve::{Code, Fault, Incoming, Service};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ pub(in crate::serve) struct TransitionItem {
     #[serde(default)]
     #[schemars(with = "Option<serde_json::Map<String, Value>>")]
     pub overrides: Option<Value>,
-    /// The record's task, where the server has it: then the episode is scored.
+    /// The record's task. It need not be said: where the server has the task that the record names, the episode is scored.
     #[serde(default)]
     pub task_id: Option<String>,
     /// The accepted answers, where the server does not have the task: then the episode is scored.
@@ -70,7 +70,7 @@ pub(in crate::serve) struct ScoreItem {
     pub messages: Option<Vec<Value>>,
     /// All that the policy wrote.
     pub text: Option<String>,
-    /// A task that the server has.
+    /// A task that the server has; of a record the one that it names, where this is not given.
     pub task_id: Option<String>,
     /// The accepted answers, where the server does not have the task.
     #[schemars(schema_with = "answers_schema")]
@@ -129,8 +129,12 @@ fn judge(env: &EnvServer, item: &Value) -> Result<Reward, Fault> {
         (None, None, Some(text)) => written(&rules, vec![Span::new(Author::Policy, Role::Assistant, text)]),
         _ => return Err(Fault::invalid("expected exactly one of `trajectory`, `messages` and `text`")),
     };
-    let task = task(env, item.task_id.as_deref(), item.ground_truth.as_ref(), None)?;
-    let task = task.ok_or_else(|| Fault::invalid("expected `task_id` or `ground_truth`, found neither"))?;
+    let of = Some(&trajectory).filter(|trajectory| !trajectory.task.is_empty());
+    let task = match task(env, item.task_id.as_deref(), item.ground_truth.as_ref(), of)? {
+        Some(task) => task,
+        None if of.is_some() => return Err(unknown(&trajectory)),
+        None => return Err(Fault::invalid("expected `task_id` or `ground_truth`, found neither")),
+    };
     let own = match (item.scorer, item.reward) {
         (None, None) => None,
         (Some(scorer), None) => Some(json!({ "terms": [{ "scorer": scorer }] })),
@@ -139,14 +143,23 @@ fn judge(env: &EnvServer, item: &Value) -> Result<Reward, Fault> {
     };
     let own = own.map(|own| {
         let rules: RewardRules = batch::typed(&own)?;
-        rules.check("item").map_err(|error| fault(&error))?;
+        rules.check().map_err(|wrong| fault(&wrong.of("item")))?;
         Ok::<_, Fault>(rules)
     });
     let own = own.transpose()?;
-    Ok(own.as_ref().unwrap_or(&preset.reward).score(&preset.grammar, task.gold(), &trajectory))
+    Ok(own.as_ref().unwrap_or(&preset.reward).score(preset, task.gold(), &trajectory))
 }
 
-/// The task by which an item is scored, where the client says which.
+/// What a record is of that names a task which is not served; to score it with 0 would be a lie.
+fn unknown(trajectory: &Trajectory) -> Fault {
+    let id = trajectory.task.escape_debug();
+    Fault::new(
+        Code::NotFound,
+        format!("trajectory.task: no task `{id}` here; send its `ground_truth`, or serve its `--tasks`"),
+    )
+}
+
+/// The task by which an item is scored: the one that the client names, or that its record names, where it is served.
 fn task(
     env: &EnvServer,
     id: Option<&str>,
@@ -154,7 +167,7 @@ fn task(
     of: Option<&Trajectory>,
 ) -> Result<Option<Arc<Task>>, Fault> {
     match (id, answers) {
-        (None, None) => Ok(None),
+        (None, None) => Ok(of.and_then(|trajectory| env.task(&trajectory.task).ok().cloned())),
         (Some(_), Some(_)) => Err(Fault::invalid("expected `task_id` or `ground_truth`, found both")),
         (Some(id), None) => match of {
             Some(trajectory) if trajectory.task != id => {

@@ -31,7 +31,7 @@ function stops(all, wanted) {
   return [chip(null, "all", total), ...all.map(([stop, many]) => chip(stop ?? "none", STOPS[stop] ?? "not over", many))];
 }
 
-function status({ matched, plays, failed, superseded }, wanted) {
+function status({ matched, plays, failed, superseded, trajectories }, wanted) {
   const notes = [
     matched === plays ? `${count(plays)} trajectories` : `${count(matched)} of ${count(plays)} trajectories`,
     failed ? `${count(failed)} with an error` : null,
@@ -39,7 +39,9 @@ function status({ matched, plays, failed, superseded }, wanted) {
   ].filter(Boolean).join(" · ");
   if (!wanted.task) return [notes];
   const all = element("a", change({ task: null, offset: null }), "Show all tasks");
-  return [`${notes} of the task `, element("bdi", {}, shown(wanted.task)), " · ", all];
+  // A person knows a task by its question, not by its id.
+  const question = trajectories.find((one) => one.question.trim())?.question ?? wanted.task;
+  return [`${notes} of the task `, element("bdi", { title: shownText(wanted.task) }, shown(question)), " · ", all];
 }
 
 /** The mean, and how the rewards are spread. */
@@ -77,7 +79,7 @@ function row(one) {
     element("td", { class: "task" },
       element("a", { class: "question", dir: "auto", ...change({ line: one.line }) }, one.question.trim() ? shown(one.question) : "(no question)"),
       element("span", { class: "under" }, answer,
-        element("span", { class: "id", title: shownText(one.source) }, element("bdi", {}, shown(one.task.slice(0, 60))), ` · play ${one.sample}`))),
+        element("span", { class: "id", title: shownText(one.task) }, element("bdi", {}, shown(one.source.slice(0, 60))), ` · play ${one.sample}`))),
     element("td", { class: "stop" }, stopBadge(one.stop, one.error), one.critique ? element("span", { class: "badge critique" }, "critique") : null),
     element("td", { class: "turns" }, String(one.turns)),
     element("td", { class: "searches" }, String(one.searches)),

@@ -14,6 +14,7 @@ use crate::text::strip;
 /// rLLM's reward (`rllm/rewards/search_reward.py`): 1 for an equal answer, F1 from a threshold on, else 0. The answer is looked
 /// for in the last message: a box, bold words, dates, names, numbers, phrases, sentences, whatever is there first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Rllm {
     /// The least F1 that earns something.

@@ -1,15 +1,22 @@
 //! A published recipe as data: prompt, tags, limits, what an observation looks like, and what is rewarded.
 
-use std::path::Path;
+#[cfg(feature = "schema")]
+mod keys;
+mod load;
 
 use serde::{Deserialize, Serialize};
 
 use crate::reward::RewardRules;
 use crate::trajectory::Role;
-use crate::{Error, Result};
+
+#[cfg(feature = "schema")]
+pub use keys::{Choice, Key, keys};
+pub use load::PRESETS;
+pub(crate) use load::Wrong;
 
 /// A recipe.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Preset {
     /// Its name.
@@ -34,6 +41,7 @@ pub struct Preset {
 
 /// The messages that an episode begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Prompt {
     /// The system message; without one the chat template's own is used.
@@ -58,6 +66,7 @@ pub struct Prompt {
 
 /// An opening and a closing tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Tags {
     /// Before.
@@ -68,17 +77,22 @@ pub struct Tags {
 
 /// How a message of the policy is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Grammar {
     /// Around thoughts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think: Option<Tags>,
+    /// Whether a search stands inside a thought, which goes on behind the passages and is closed before the answer alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub search_in_thought: bool,
     /// Around a query, or around the call of a tool.
     pub search: Tags,
     /// Around the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Tags>,
-    /// How the answer is written, between the tags where there are any: `{answer}` stands for it.
+    /// How the answer is written, between the tags where there are any: `{answer}` stands for it. The answer alone where it is not
+    /// given.
     #[serde(default = "bare", skip_serializing_if = "is_bare")]
     pub answer_form: String,
     /// What stands between the search tags.
@@ -100,6 +114,7 @@ pub struct Grammar {
 
 /// What stands between the search tags.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "form", deny_unknown_fields)]
 pub enum QueryForm {
     /// A query.
@@ -116,6 +131,7 @@ pub enum QueryForm {
 
 /// Where a message that went on after its action is cut.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Cut {
     /// Nowhere.
@@ -131,6 +147,7 @@ pub enum Cut {
 
 /// Which of several actions in a message counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Choose {
     /// The one that begins first.
@@ -148,6 +165,7 @@ pub enum Choose {
 
 /// What ends an episode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
     /// An answer.
@@ -161,6 +179,7 @@ pub enum End {
 
 /// What the policy is shown of what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Observation {
     /// In which message it stands: running text, or one of its own.
@@ -217,6 +236,7 @@ pub struct Observation {
 
 /// The most that a passage may have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Clip {
     /// Characters.
@@ -228,6 +248,7 @@ pub struct Clip {
 
 /// How much room there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Budget {
     /// Tokens of the policy; where no tokenizer is known, four characters count as one.
@@ -238,6 +259,7 @@ pub enum Budget {
 
 /// What goes when there is too much.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Overflow {
     /// The passages of the lowest ranks, then the end of the last one that is left.
@@ -251,6 +273,7 @@ pub enum Overflow {
 
 /// Whether and how passages are wrapped in JSON.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum JsonForm {
     /// They are not.
@@ -264,6 +287,7 @@ pub enum JsonForm {
 
 /// What is said to a message that is no action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Invalid {
     /// What happens.
@@ -285,6 +309,7 @@ pub struct Invalid {
 
 /// What happens after a message that is no action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Then {
     /// The reply is said.
@@ -302,6 +327,7 @@ pub enum Then {
 
 /// How long an episode goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Messages of the policy in which it may search.
@@ -331,6 +357,7 @@ pub struct Limits {
 
 /// What happens when no turn is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LastTurn {
     /// The last search is carried out, and the policy may answer once more.
@@ -343,18 +370,6 @@ pub enum LastTurn {
     Stop,
 }
 
-/// Objects are merged, all else is replaced.
-fn replace(fields: &mut serde_json::Value, overrides: &serde_json::Value) {
-    match (fields, overrides) {
-        (serde_json::Value::Object(fields), serde_json::Value::Object(overrides)) => {
-            for (name, value) in overrides {
-                replace(fields.entry(name.clone()).or_insert(serde_json::Value::Null), value);
-            }
-        }
-        (field, value) => *field = value.clone(),
-    }
-}
-
 fn bare() -> String {
     "{answer}".into()
 }
@@ -365,135 +380,4 @@ fn is_bare(form: &str) -> bool {
 
 fn yes() -> bool {
     true
-}
-
-/// Whether the tools are a list that holds the function of the calls that are read.
-fn has_function(tools: &str, form: &QueryForm) -> bool {
-    let QueryForm::Call { name, argument } = form else { return false };
-    let tools: Vec<serde_json::Value> = serde_json::from_str(tools).unwrap_or_default();
-    tools.iter().map(|tool| &tool["function"]).any(|function| {
-        function["name"].as_str() == Some(name) && function["parameters"]["properties"][argument].is_object()
-    })
-}
-
-/// Declares the built-in presets.
-macro_rules! presets {
-    ($($name:literal),* $(,)?) => {
-        /// Names of the presets that are built in.
-        pub const PRESETS: &[&str] = &[$($name),*];
-
-        fn built_in(name: &str) -> Option<&'static str> {
-            match name {
-                $($name => Some(include_str!(concat!("../presets/", $name, ".toml"))),)*
-                _ => None,
-            }
-        }
-    };
-}
-
-presets![
-    "hindsearch",
-    "search-r1",
-    "search-r1-v0.3",
-    "autorefine",
-    "skyrl",
-    "slime",
-    "verl-tool-call",
-    "research",
-    "r1-searcher",
-    "asearcher",
-    "zerosearch",
-    "search-o1",
-    "rllm",
-    "tinker",
-];
-
-impl Preset {
-    /// A preset that is built in.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], which lists those that there are.
-    pub fn named(name: &str) -> Result<Self> {
-        let text = built_in(name).ok_or_else(|| Error::NotFound {
-            what: format!("preset `{name}`"),
-            remedy: format!("there are {}; or name a file that ends in .toml", PRESETS.join(", ")),
-        })?;
-        Self::parse(text, &format!("preset `{name}`"))
-    }
-
-    /// A preset that is built in, or one of a file, whose name ends in `.toml`.
-    ///
-    /// # Errors
-    /// As [`named`](Self::named); [`Error::InvalidInput`] and [`Error::Io`] for a file that cannot be used.
-    pub fn load(name: &str) -> Result<Self> {
-        if !name.ends_with(".toml") {
-            return Self::named(name);
-        }
-        let text = std::fs::read_to_string(name).map_err(Error::io("read", Path::new(name)))?;
-        Self::parse(&text, &format!("`{name}`"))
-    }
-
-    /// The same preset with some fields replaced: `{"limits": {"turns": 8}}`. A null takes a field away.
-    ///
-    /// # Errors
-    /// [`Error::InvalidInput`] for what does not make a preset.
-    pub fn with(&self, overrides: &serde_json::Value) -> Result<Self> {
-        let refuse = |found: String| Error::invalid("overrides", "fields of a preset (see `/env/v1/presets`)", found);
-        let mut fields = serde_json::to_value(self).map_err(|error| refuse(error.to_string()))?;
-        replace(&mut fields, overrides);
-        let preset: Self = serde_json::from_value(fields).map_err(|error| refuse(error.to_string()))?;
-        preset.check("overrides")?;
-        Ok(preset)
-    }
-
-    fn parse(text: &str, what: &str) -> Result<Self> {
-        let preset: Self = toml::from_str(text)
-            .map_err(|error| Error::invalid(what, "a preset (see env/presets)", error.to_string().trim_end()))?;
-        preset.check(what)?;
-        Ok(preset)
-    }
-
-    /// What types cannot say.
-    fn check(&self, what: &str) -> Result<()> {
-        let refuse = |field: &str, expected: &str, found: &str| {
-            Err(Error::invalid(format!("{what}, `{field}`"), expected, format!("`{found}`")))
-        };
-        let grammar = &self.grammar;
-        let tags = [&grammar.think, &grammar.answer].into_iter().flatten().chain([&grammar.search]);
-        if let Some(tags) = tags.into_iter().find(|tags| tags.open.is_empty() || tags.close.is_empty()) {
-            return refuse("grammar", "tags that are not empty", &format!("{}{}", tags.open, tags.close));
-        }
-        if !grammar.answer_form.contains("{answer}") {
-            return refuse("grammar.answer_form", "a text with `{answer}`", &grammar.answer_form);
-        }
-        if !self.prompt.user.contains("{question}") {
-            return refuse("prompt.user", "a text with `{question}`", &self.prompt.user);
-        }
-        if grammar.end != End::NoSearch && grammar.answer.is_none() {
-            return refuse("grammar.answer", "tags, where an answer ends the episode", "nothing");
-        }
-        if let Some(tools) = &self.prompt.tools
-            && !has_function(tools, &grammar.query)
-        {
-            let expected = "a JSON list of functions, among them the one of `grammar.query`";
-            return refuse("prompt.tools", expected, tools);
-        }
-        for (field, value) in [
-            ("observation.top_k", self.observation.top_k),
-            ("limits.turns", self.limits.turns),
-            ("limits.response_tokens", self.limits.response_tokens),
-            ("limits.context_tokens", self.limits.context_tokens),
-            ("limits.searches", self.limits.searches.unwrap_or(1)),
-            ("limits.queries", self.limits.queries.unwrap_or(1)),
-            ("observation.clip.characters", self.observation.clip.as_ref().map_or(1, |clip| clip.characters)),
-        ] {
-            if value == 0 {
-                return refuse(field, "at least 1", "0");
-            }
-        }
-        if (self.limits.last_turn == LastTurn::Force) == self.limits.force.is_empty() {
-            return refuse("limits.force", "a text exactly where `last_turn` is `force`", &self.limits.force);
-        }
-        self.reward.check(what)
-    }
 }
