@@ -302,28 +302,22 @@ fn llama_3_s_scaling_is_recognised_in_a_gguf_file() {
 fn gguf_files_that_are_not_understood_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
-    let refusal = |change: &dyn Fn(&mut GgufParts)| {
+    let faults = [
+        ("general.architecture", Value::String("gemma3".into()), "gemma3"),
+        ("llama.rope.scaling.type", Value::String("yarn".into()), "yarn"),
+        ("llama.rope.dimension_count", Value::U32(4), "rope.dimension_count"),
+        ("llama.block_count", Value::U32(3), "blk.2.attn_norm.weight"),
+        ("llama.block_count", Value::U32(1), "blk.1."),
+        ("llama.embedding_length", Value::U32(64), "token_embd.weight"),
+        ("split.count", Value::U16(2), "llama-gguf-split"),
+        ("general.alignment", Value::U32(0), "a GGUF file"),
+    ];
+    for (key, value, named) in faults {
         let mut parts = GgufParts::of("llama", "gpt-2");
-        change(&mut parts);
+        parts.metadata.insert(key.into(), value);
         parts.write(&path);
         let weights = ModelFiles::open(&path).and_then(|model| model.weights());
-        weights.unwrap_err().to_string()
-    };
-    let set = |key: &'static str, value: Value| {
-        move |parts: &mut GgufParts| drop(parts.metadata.insert(key.into(), value.clone()))
-    };
-    let faults: [(&dyn Fn(&mut GgufParts), &str); 8] = [
-        (&set("general.architecture", Value::String("gemma3".into())), "gemma3"),
-        (&set("llama.rope.scaling.type", Value::String("yarn".into())), "yarn"),
-        (&set("llama.rope.dimension_count", Value::U32(4)), "rope.dimension_count"),
-        (&set("llama.block_count", Value::U32(3)), "blk.2.attn_norm.weight"),
-        (&set("llama.block_count", Value::U32(1)), "blk.1."),
-        (&set("llama.embedding_length", Value::U32(64)), "token_embd.weight"),
-        (&set("split.count", Value::U16(2)), "llama-gguf-split"),
-        (&set("general.alignment", Value::U32(0)), "a GGUF file"),
-    ];
-    for (change, named) in faults {
-        let error = refusal(change);
+        let error = weights.unwrap_err().to_string();
         assert!(error.contains(named) && error.contains("model.gguf"), "{named}: {error}");
     }
 }

@@ -62,8 +62,7 @@ impl StoredType {
 /// # Errors
 /// [`Error::Io`]; [`Error::File`] for what is no safetensors file, is cut off, or holds numbers other than f32, bf16 and f16.
 pub fn read_tensors(path: &Path) -> Result<Vec<(String, Weight)>> {
-    let mapped = MappedFile::open(path, Access::Sequential)
-        .map_err(|error| Error::file(path, "a file of tensors", error.to_string()))?;
+    let mapped = MappedFile::open(path, Access::Sequential).map_err(|error| of_indexes("read", path, error))?;
     let unusable = |found: String| Error::file(path, "tensors as safetensors keeps them", found);
     let bytes = mapped.as_ref();
     // A length of the header that is no such length is refused before anything is allocated for it.
@@ -107,7 +106,7 @@ pub fn write_tensors(path: &Path, tensors: &[(&str, &Weight)], stored: StoredTyp
     let mut header = serde_json::to_vec(&metadata).map_err(|error| unusable(error.to_string()))?;
     header.resize(header.len().next_multiple_of(8), b' ');
 
-    let refused = |error: hindsearch_indexes::Error| whole_file_error(path, error);
+    let refused = |error: hindsearch_indexes::Error| of_indexes("write", path, error);
     let failed = Error::io("write", path);
     let mut file = WholeFile::create(path).map_err(refused)?;
     file.write_all(&(header.len() as u64).to_le_bytes()).map_err(&failed)?;
@@ -123,15 +122,16 @@ pub fn write_tensors(path: &Path, tensors: &[(&str, &Weight)], stored: StoredTyp
 
 /// Writes a small file that is whole, and durable, or not there.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let refused = |error: hindsearch_indexes::Error| whole_file_error(path, error);
+    let refused = |error: hindsearch_indexes::Error| of_indexes("write", path, error);
     let mut file = WholeFile::create(path).map_err(refused)?;
     file.write_all(bytes).map_err(Error::io("write", path))?;
     file.publish().map_err(refused)
 }
 
-fn whole_file_error(path: &Path, error: hindsearch_indexes::Error) -> Error {
+/// The error of a file of the crate `indexes`, as this crate words it.
+fn of_indexes(action: &'static str, path: &Path, error: hindsearch_indexes::Error) -> Error {
     match error {
-        hindsearch_indexes::Error::Io { source, .. } => Error::io("write", path)(source),
-        other => Error::file(path, "a file that can be written", other.to_string()),
+        hindsearch_indexes::Error::Io { source, .. } => Error::io(action, path)(source),
+        other => Error::file(path, "an ordinary file", other.to_string()),
     }
 }

@@ -160,12 +160,12 @@ pub(crate) fn read_folder(folder: &Path, config: &ModelConfig) -> Result<Weights
         }
         return Weights::from_file(&single, config, read_tensors(&single)?);
     }
-    let places = shards(&index)?;
+    let mut places = shards(&index)?;
     let mut tensors = Vec::new();
-    for shard in places.values().collect::<BTreeSet<_>>() {
-        let path = folder.join(shard);
+    for shard in places.values().cloned().collect::<BTreeSet<_>>() {
+        let path = folder.join(&shard);
         for (name, weight) in read_tensors(&path)? {
-            match places.get(&name) {
+            match places.remove(&name) {
                 Some(place) if place == shard => tensors.push((name, weight)),
                 place => {
                     let said = place.map_or("no file".into(), |place| format!("`{place}`"));
@@ -174,6 +174,9 @@ pub(crate) fn read_folder(folder: &Path, config: &ModelConfig) -> Result<Weights
                 }
             }
         }
+    }
+    if let Some((name, place)) = places.first_key_value() {
+        return Err(Error::file(&index, format!("`{place}` to hold `{name}`"), "none of this name"));
     }
     Weights::from_file(&index, config, tensors)
 }

@@ -15,15 +15,14 @@ use crate::model::{Gguf, read_json};
 use crate::{Error, Result};
 
 /// Instructions of a template that may be carried out for a chat.
-const FUEL: u64 = 50_000_000;
+const FUEL: u64 = 10_000_000;
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
 /// For models that come without a template.
 const PLAIN: &str = r"{% for message in messages %}
 {{ message.role | capitalize }}:
-{{ message.content }}{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}
-
-{% endfor %}
+{{ message.content }}{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\n\n' }}
+{%- endfor %}
 {% if add_generation_prompt %}
 Assistant:
 {% endif %}";

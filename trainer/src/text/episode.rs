@@ -9,8 +9,6 @@ use super::guard::{Guard, unused};
 use super::{Chat, ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 
-type Messages = Vec<(Role, String)>;
-
 impl ChatTemplate {
     /// The tokens of each span. Their concatenation is what the policy sees, up to the next message of its own; it never changes
     /// when the episode goes on.
@@ -37,9 +35,8 @@ impl ChatTemplate {
         let texts = messages.iter().map(|(_, text)| text.as_str()).chain(prompt.tools.as_deref());
         let guard = Guard::new(texts.clone());
         let sentinel = unused(texts.chain([guard.cover_sign()]));
-        let covered = messages.iter().map(|(role, text)| (*role, guard.cover(text, tokenizer))).collect();
         let writer =
-            Writer { template: self, tokenizer, prompt, messages: covered, guard: &guard, sentinel: &sentinel };
+            Writer { template: self, tokenizer, prompt, messages: &messages, guard: &guard, sentinel: &sentinel };
 
         let leading = episode.spans.iter().take_while(|span| span.author == Author::Prompt).count();
         let (begin, rest) = episode.spans.split_at(leading);
@@ -94,7 +91,7 @@ struct Writer<'a> {
     template: &'a ChatTemplate,
     tokenizer: &'a Tokenizer,
     prompt: &'a Prompt,
-    messages: Messages,
+    messages: &'a [(Role, String)],
     guard: &'a Guard,
     sentinel: &'a str,
 }
@@ -103,26 +100,32 @@ impl Writer<'_> {
     fn prompt(&self, spans: &[Span]) -> Result<Vec<Vec<u32>>> {
         let places: Vec<usize> = places(spans).collect();
         let count = places.last().map_or(0, |last| last + 1);
-        // An assistant's message at the end is the beginning of the policy's own.
-        let is_begun =
-            !self.prompt.bare && self.messages[..count].last().is_some_and(|(role, _)| *role == Role::Assistant);
-        let mut text = self.text(&self.messages[..count - usize::from(is_begun)])?;
-        let whole = text.len();
-        if is_begun {
-            text.push_str(&self.messages[count - 1].1);
+        let mut messages = self.messages[..count].to_vec();
+        if let Some((_, text)) = messages.last_mut() {
+            // The policy may go on in the same message.
+            let own = spans.iter().zip(&places).filter(|(_, place)| **place + 1 == count);
+            *text = own.map(|(span, _)| span.text.as_str()).collect();
         }
+        // An assistant's message at the end is the beginning of the policy's own.
+        let is_begun = !self.prompt.bare && messages.last().is_some_and(|(role, _)| *role == Role::Assistant);
+        let begun = messages.pop_if(|_| is_begun);
+        let mut text = self.text(&messages)?;
+        let mut starts = Vec::with_capacity(spans.len());
+        for pair in places.windows(2) {
+            let last = begun.is_some() && pair[1] + 1 == count;
+            starts.push(if last { text.len() } else { self.start(&messages, pair[1])? });
+        }
+        text.extend(begun.map(|(_, text)| self.guard.cover(&text, self.tokenizer)));
+
         let begin = if self.prompt.bare { self.tokenizer.begin() } else { &[] };
         let encode = |text: &str| Ok::<_, Error>([begin, &self.tokenizer.encode_template(text, self.guard)?].concat());
         let mut rest = encode(&text)?;
-
         let mut tokens = Vec::with_capacity(spans.len());
         let mut taken = 0;
-        for pair in places.windows(2) {
-            let start = if is_begun && pair[1] == count - 1 { whole } else { self.start(pair[1])? };
+        for start in starts {
             let before = encode(text.get(..start).unwrap_or_default())?.len();
-            let next = before.saturating_sub(taken).min(rest.len());
-            taken += next;
-            let behind = rest.split_off(next);
+            let behind = rest.split_off(before.saturating_sub(taken).min(rest.len()));
+            taken += rest.len();
             tokens.push(std::mem::replace(&mut rest, behind));
         }
         if !spans.is_empty() {
@@ -132,17 +135,21 @@ impl Writer<'_> {
     }
 
     /// Where a message of the prompt begins in its text.
-    fn start(&self, place: usize) -> Result<usize> {
-        let mut messages = self.messages[..=place].to_vec();
+    fn start(&self, messages: &[(Role, String)], place: usize) -> Result<usize> {
+        let mut messages = messages[..=place].to_vec();
         messages[place].1 = self.sentinel.to_owned();
         Ok(self.text(&messages)?.find(self.sentinel).unwrap_or(0))
     }
 
+    /// What the template makes of these messages, with stand-ins for the control tokens in them.
     fn text(&self, messages: &[(Role, String)]) -> Result<String> {
+        let cover = |(role, text): &(Role, String)| (*role, self.guard.cover(text, self.tokenizer));
+        let messages: Vec<(Role, String)> = messages.iter().map(cover).collect();
         if self.prompt.bare {
-            return Ok(messages.iter().map(|(_, text)| text.as_str()).collect());
+            return Ok(messages.into_iter().map(|(_, text)| text).collect());
         }
-        self.template.render(&Chat { messages, tools: self.prompt.tools.as_deref(), generation_prompt: true })
+        let tools = self.prompt.tools.as_deref();
+        self.template.render(&Chat { messages: &messages, tools, generation_prompt: true })
     }
 
     /// What stands between the assistant's message before this place and its next one; `last` is the last token so far.
