@@ -69,7 +69,17 @@ fn ids_become_the_text_of_python_whatever_their_bytes() {
         assert!(ends.is_sorted() && ends.iter().all(|&end| said.is_char_boundary(end)), "{ids:?}");
     }
     for text in texts() {
-        assert_eq!(tokenizer.decode(&tokenizer.encode(&text).unwrap()), text);
+        let ids = tokenizer.encode(&text).unwrap();
+        assert_eq!(tokenizer.decode(&ids), text);
+        let mut detokenizer = Detokenizer::new(&tokenizer, &[]);
+        let mut bytes = 0;
+        let expected = ids.iter().map(|&id| {
+            detokenizer.push(id);
+            bytes += tokenizer.token_bytes(id).unwrap().len();
+            text.ceil_char_boundary(bytes)
+        });
+        let expected: Vec<usize> = expected.collect();
+        assert_eq!(detokenizer.message(), (text, expected));
     }
 }
 

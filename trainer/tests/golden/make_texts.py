@@ -24,7 +24,7 @@ TEXTS = [
     "  two spaces,\ttabs\n\n\nand lines  \n  ",
     "東京 🙂🙃 Ελλάδα Москва ١٢٣ ½",
     "12345678 1,000.50 v2beta",
-    "<tool_call>\n{\"name\": \"search\"}\n</tool_call>",
+    '<tool_call>\n{"name": "search"}\n</tool_call>',
     "a\u200bb\u00a0c\u3000d\x00e",
 ]
 MESSAGES = {
@@ -33,7 +33,7 @@ MESSAGES = {
     "turns": [
         ("user", " Who?"),
         ("assistant", "<think>I search.</think><search> radium </search>"),
-        ("user", "<information>Curie & \"Pierre\" <é></information>"),
+        ("user", '<information>Curie & "Pierre" <é></information>'),
         ("assistant", "<answer> Curie </answer>"),
     ],
     "tool": [
@@ -50,8 +50,14 @@ TOOLS = [
         "type": "function",
         "function": {
             "name": "search",
-            "description": "Finds <passages> & \"facts\" – all of them.",
-            "parameters": {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"], "empty": [], "most": 1.0},
+            "description": 'Finds <passages> & "facts" – all of them.',
+            "parameters": {
+                "type": "object",
+                "properties": {"query": {"type": "string"}},
+                "required": ["query"],
+                "empty": [],
+                "most": 1.0,
+            },
         },
     }
 ]
@@ -117,7 +123,14 @@ def main():
                     rendered.append(
                         {"template": file.name, "messages": name, "tools": bool(tools), "prompt": prompt, "text": text}
                     )
-    golden = {"texts": TEXTS, "tokens": tokens, "decoded": decoded, "tools": json.dumps(TOOLS), "messages": MESSAGES, "rendered": rendered}
+    golden = {
+        "texts": TEXTS,
+        "tokens": tokens,
+        "decoded": decoded,
+        "tools": json.dumps(TOOLS),
+        "messages": MESSAGES,
+        "rendered": rendered,
+    }
     (HERE / "texts.json").write_text(json.dumps(golden, indent=1) + "\n")
 
 
