@@ -322,11 +322,11 @@ impl Span {
 }
 
 impl Message {
-    /// The message up to byte `end`: whole tokens, as they were sampled. A token that holds that byte stays whole, and without
-    /// offsets all of them stay.
+    /// The message up to byte `end`: whole tokens, as they were sampled. A token that holds that byte stays whole; without offsets,
+    /// and where all of the text stays, all of them stay: a token behind it that says nothing ends the policy's turn.
     fn into_span(mut self, end: usize) -> Span {
         let mut end = end;
-        if !self.ends.is_empty() {
+        if !self.ends.is_empty() && end < self.text.len() {
             let kept = self.ends.iter().position(|&at| at >= end).map_or(self.ends.len(), |last| last + 1);
             end = self.ends[..kept].last().copied().unwrap_or(0).max(end);
             self.tokens.truncate(kept);

@@ -236,6 +236,23 @@ fn tokens_are_kept_as_they_were_sampled_and_masks_come_from_them() {
 }
 
 #[test]
+fn the_end_of_the_policys_turn_is_a_token_of_its_own() {
+    let rules = rules();
+    let mut episode = rules.begin(&task(), 0);
+    // The last token is the end of the turn: it says nothing.
+    let message = Message {
+        text: "<answer>a</answer>".into(),
+        tokens: vec![10, 11, 2],
+        logprobs: vec![-0.5; 3],
+        ends: vec![9, 18, 18],
+        cut_off: false,
+    };
+    rules.decide(&mut episode, message).expect("an answer");
+    assert_eq!(episode.spans[1].tokens, [10, 11, 2]);
+    assert_eq!(episode.policy_mask(), [true; 3]);
+}
+
+#[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let rules = rules();
     let mut episode = rules.begin(&task(), 0);

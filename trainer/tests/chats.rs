@@ -135,7 +135,7 @@ fn episode(preset: &Arc<Preset>, tokenizer: &Arc<Tokenizer>) -> Trajectory {
         if episode.stop.is_some() {
             break;
         }
-        let message = preset.grammar.searching("I look it up.", query);
+        let message = preset.grammar.searching(&episode, "I look it up.", query);
         if let Decision::Search(queries) = rules.decide(&mut episode, Message::text(message)).unwrap() {
             let ranked = |row: u64| Ranked {
                 row,
@@ -146,7 +146,7 @@ fn episode(preset: &Arc<Preset>, tokenizer: &Arc<Tokenizer>) -> Trajectory {
         }
     }
     if episode.stop.is_none() {
-        let message = preset.grammar.answering("I know.", "Curie");
+        let message = preset.grammar.answering(&episode, "I know.", "Curie");
         rules.decide(&mut episode, Message::text(message)).unwrap();
     }
     // Observations are escaped; here they are not.
