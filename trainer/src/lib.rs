@@ -1,15 +1,18 @@
 //! A policy trainer that plugs into the search environment. See the crate's README for a map.
 
 mod advantage;
+mod batch;
 mod decoder;
 mod error;
 mod generate;
 mod model;
 mod objective;
 pub mod ops;
+mod policy;
 mod text;
 
 pub use advantage::{Advantage, Baseline, Deviation, Single};
+pub use batch::Sample;
 pub use decoder::{Decoder, LoraConfig, Packed, Pass};
 pub use error::{Error, Result};
 pub use generate::{Engine, EngineOptions, Generated, Reason, Request, Sampling};
@@ -21,4 +24,5 @@ pub use objective::{
     Aggregation, Entropy, Kl, KlEstimator, KlForm, LossTerms, Metric, Metrics, Normaliser, OBJECTIVE_PRESETS,
     Objective, Objectives, PolicyGradient, Ratio, Scope, Supervised, TokenCount, Tokens, Totals,
 };
-pub use text::{Chat, ChatTemplate, Detokenizer, StopMatch, Tokenizer};
+pub use policy::LocalPolicy;
+pub use text::{Chat, ChatTemplate, Detokenizer, Language, StopMatch, Tokenizer};

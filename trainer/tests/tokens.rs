@@ -18,7 +18,7 @@ struct Decoded {
     text: String,
 }
 
-fn tokenizer() -> Tokenizer {
+fn tokenizer() -> Arc<Tokenizer> {
     Tokenizer::open(&golden("models/llama")).unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use candle_core::Result;
 
-use super::Weights;
+use super::Unused;
 use super::lora::Adapter;
 use crate::model::ModelConfig;
 use crate::ops::{Angles, Parameter, Tape, Value, add_scaled, linear, residual, rms_norm, rotary, swiglu};
@@ -17,9 +17,9 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    fn new(weights: &mut Weights, name: &str, [out, input]: [usize; 2], bias: bool) -> crate::Result<Self> {
-        let weight = weights.take(&format!("{name}.weight"), &[out, input])?;
-        let bias = if bias { Some(weights.take(&format!("{name}.bias"), &[out])?) } else { None };
+    fn new(weights: &mut Unused, name: &str, bias: bool) -> crate::Result<Self> {
+        let weight = weights.take(&format!("{name}.weight"))?;
+        let bias = if bias { Some(weights.take(&format!("{name}.bias"))?) } else { None };
         Ok(Self { weight, bias, adapter: None })
     }
 
@@ -53,31 +53,26 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub fn new(config: &ModelConfig, layer: usize, weights: &mut Weights) -> crate::Result<Self> {
+    pub fn new(config: &ModelConfig, layer: usize, weights: &mut Unused) -> crate::Result<Self> {
         let name = |part: &str| format!("model.layers.{layer}.{part}");
-        let (hidden, inner) = (config.hidden, config.intermediate);
-        let (heads, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
-        let mut norm = |part: &str, width| weights.take(&name(&format!("{part}.weight")), &[width]);
-        let input_norm = norm("input_layernorm", hidden)?;
-        let post_norm = norm("post_attention_layernorm", hidden)?;
-        let qk_norms = if config.qk_norm {
-            Some([norm("self_attn.q_norm", config.head_dim)?, norm("self_attn.k_norm", config.head_dim)?])
-        } else {
-            None
-        };
+        let mut norm = |part: &str| weights.take(&name(&format!("{part}.weight")));
+        let input_norm = norm("input_layernorm")?;
+        let post_norm = norm("post_attention_layernorm")?;
+        let qk_norms =
+            if config.qk_norm { Some([norm("self_attn.q_norm")?, norm("self_attn.k_norm")?]) } else { None };
         let bias = config.qkv_bias;
-        let mut matrix = |part: &str, shape, bias| Projection::new(weights, &name(part), shape, bias);
+        let mut matrix = |part: &str, bias| Projection::new(weights, &name(part), bias);
         Ok(Self {
             input_norm,
-            q: matrix("self_attn.q_proj", [heads, hidden], bias)?,
-            k: matrix("self_attn.k_proj", [kv, hidden], bias)?,
-            v: matrix("self_attn.v_proj", [kv, hidden], bias)?,
-            o: matrix("self_attn.o_proj", [hidden, heads], false)?,
+            q: matrix("self_attn.q_proj", bias)?,
+            k: matrix("self_attn.k_proj", bias)?,
+            v: matrix("self_attn.v_proj", bias)?,
+            o: matrix("self_attn.o_proj", false)?,
             qk_norms,
             post_norm,
-            gate: matrix("mlp.gate_proj", [inner, hidden], false)?,
-            up: matrix("mlp.up_proj", [inner, hidden], false)?,
-            down: matrix("mlp.down_proj", [hidden, inner], false)?,
+            gate: matrix("mlp.gate_proj", false)?,
+            up: matrix("mlp.up_proj", false)?,
+            down: matrix("mlp.down_proj", false)?,
             eps: config.rms_eps as f32,
         })
     }

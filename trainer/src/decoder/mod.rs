@@ -7,10 +7,10 @@ mod pass;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
-use crate::model::{ModelConfig, RopeScaling};
-use crate::ops::{Angles, Heads, Parameter, Tape, Value};
+use crate::model::{ModelConfig, RopeScaling, Weight, Weights};
+use crate::ops::{Angles, Heads, Parameter, Tape, Value, view};
 use crate::{Error, Result};
 
 pub use lora::LoraConfig;
@@ -30,21 +30,32 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder of these weights, by Hugging Face's names; all of them learn, or none does.
+    /// A decoder of these weights; all of them learn, or none does.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a weight that is missing, [`Error::InvalidInput`] for one of another shape.
-    pub fn new(config: &ModelConfig, weights: BTreeMap<String, Tensor>, learns: bool) -> Result<Self> {
-        let mut weights = Weights { weights, learns };
-        let (hidden, vocabulary) = (config.hidden, config.vocabulary);
-        let embedding = weights.take("model.embed_tokens.weight", &[vocabulary, hidden])?;
+    /// [`Error::NotFound`] for a weight that is missing: the weights are another model's.
+    pub fn new(config: &ModelConfig, weights: Weights, learns: bool) -> Result<Self> {
+        let mut weights = Unused { weights: weights.into_tensors(), learns };
+        let embedding = weights.take("model.embed_tokens.weight")?;
         let blocks = (0..config.layers).map(|layer| Block::new(config, layer, &mut weights));
         let blocks = blocks.collect::<Result<_>>()?;
-        let norm = weights.take("model.norm.weight", &[hidden])?;
-        let head =
-            if config.tied { embedding.clone() } else { weights.take("lm_head.weight", &[vocabulary, hidden])? };
+        let norm = weights.take("model.norm.weight")?;
+        let head = if config.tied { embedding.clone() } else { weights.take("lm_head.weight")? };
         let frequencies = frequencies(config);
         Ok(Self { config: config.clone(), embedding, blocks, norm, head, frequencies })
+    }
+
+    /// A copy of all weights, without adapters.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn weights(&self) -> Result<Weights> {
+        let all = self.parameters().into_iter().filter(|parameter| !parameter.name().contains(".lora_"));
+        let all = all.map(|parameter| {
+            let data = view(parameter.value())?.to_vec();
+            Ok((parameter.name().to_owned(), Weight { shape: parameter.value().dims().to_vec(), data }))
+        });
+        Weights::new(&self.config, all.collect::<Result<Vec<_>>>()?)
     }
 
     /// The shape.
@@ -117,25 +128,19 @@ impl Decoder {
 }
 
 /// Weights that are still to be given out.
-struct Weights {
-    weights: BTreeMap<String, Tensor>,
+struct Unused {
+    weights: BTreeMap<String, Weight>,
     learns: bool,
 }
 
-impl Weights {
-    fn take(&mut self, name: &str, shape: &[usize]) -> Result<Arc<Parameter>> {
+impl Unused {
+    fn take(&mut self, name: &str) -> Result<Arc<Parameter>> {
         let Some(weight) = self.weights.remove(name) else {
-            let remedy = "the model's files do not belong together; fetch them again".into();
+            let remedy = "the weights are those of another configuration".into();
             return Err(Error::NotFound { what: format!("weight `{name}`"), remedy });
         };
-        if weight.dims() != shape {
-            return Err(Error::invalid(
-                format!("weight `{name}`"),
-                format!("{shape:?}"),
-                format!("{:?}", weight.dims()),
-            ));
-        }
-        Ok(Arc::new(Parameter::new(name, weight, self.learns)))
+        let value = Tensor::from_vec(weight.data, weight.shape, &Device::Cpu)?;
+        Ok(Arc::new(Parameter::new(name, value, self.learns)))
     }
 }
 

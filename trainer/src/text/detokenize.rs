@@ -1,5 +1,7 @@
 //! What has been said so far, where does each token end in it, and was a stop string reached?
 
+use std::sync::Arc;
+
 use super::Tokenizer;
 
 /// Where a stop string ends.
@@ -13,18 +15,18 @@ pub struct StopMatch {
 
 /// Takes the tokens of a message one by one. Control tokens, such as the end of a turn, are counted and say nothing.
 #[derive(Debug)]
-pub struct Detokenizer<'a> {
-    tokenizer: &'a Tokenizer,
-    stops: Vec<&'a [u8]>,
+pub struct Detokenizer {
+    tokenizer: Arc<Tokenizer>,
+    stops: Vec<Vec<u8>>,
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl<'a> Detokenizer<'a> {
+impl Detokenizer {
     /// Nothing so far; watches for these strings. Empty ones are never found.
-    pub fn new(tokenizer: &'a Tokenizer, stops: &'a [String]) -> Self {
-        let stops = stops.iter().map(String::as_bytes).filter(|stop| !stop.is_empty()).collect();
-        Self { tokenizer, stops, bytes: Vec::new(), ends: Vec::new() }
+    pub fn new(tokenizer: &Arc<Tokenizer>, stops: &[String]) -> Self {
+        let stops = stops.iter().filter(|stop| !stop.is_empty()).map(|stop| stop.clone().into_bytes()).collect();
+        Self { tokenizer: tokenizer.clone(), stops, bytes: Vec::new(), ends: Vec::new() }
     }
 
     /// Takes a token; tells where the first stop string ends that it completes. Stop strings may begin and end inside tokens.
@@ -38,7 +40,7 @@ impl<'a> Detokenizer<'a> {
             // It ends in the new bytes.
             let from = (before + 1).saturating_sub(stop.len());
             let fresh = self.bytes.get(from..)?;
-            Some(from + fresh.windows(stop.len()).position(|window| window == *stop)? + stop.len())
+            Some(from + fresh.windows(stop.len()).position(|window| window == stop.as_slice())? + stop.len())
         });
         let end = ends.min()?;
         let byte = String::from_utf8_lossy(&self.bytes[..end]).len();

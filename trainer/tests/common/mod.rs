@@ -1,9 +1,6 @@
 //! Tiny decoders whose weights are made by a formula, the same as in `golden/make_decoder.py`.
 
-use std::collections::BTreeMap;
-
-use candle_core::{Device, Tensor};
-use hindsearch_trainer::{Decoder, ModelConfig, RopeScaling};
+use hindsearch_trainer::{Decoder, ModelConfig, RopeScaling, Weight, Weights, expected_tensors};
 
 /// The three families.
 pub const KINDS: [&str; 3] = ["llama", "qwen2", "qwen3"];
@@ -47,43 +44,14 @@ pub fn config(kind: &str) -> ModelConfig {
 }
 
 /// Its weights.
-pub fn weights(config: &ModelConfig) -> BTreeMap<String, Tensor> {
-    let (hidden, inner) = (config.hidden, config.intermediate);
-    let (heads, kv) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
-    let mut shapes = vec![
-        ("model.embed_tokens.weight".to_owned(), vec![config.vocabulary, hidden]),
-        ("model.norm.weight".to_owned(), vec![hidden]),
-    ];
-    if !config.tied {
-        shapes.push(("lm_head.weight".to_owned(), vec![config.vocabulary, hidden]));
-    }
-    for layer in 0..config.layers {
-        let mut add =
-            |part: &str, shape: &[usize]| shapes.push((format!("model.layers.{layer}.{part}"), shape.to_vec()));
-        add("input_layernorm.weight", &[hidden]);
-        add("post_attention_layernorm.weight", &[hidden]);
-        for (part, rows) in [("q", heads), ("k", kv), ("v", kv)] {
-            add(&format!("self_attn.{part}_proj.weight"), &[rows, hidden]);
-            if config.qkv_bias {
-                add(&format!("self_attn.{part}_proj.bias"), &[rows]);
-            }
-        }
-        if config.qk_norm {
-            add("self_attn.q_norm.weight", &[config.head_dim]);
-            add("self_attn.k_norm.weight", &[config.head_dim]);
-        }
-        add("self_attn.o_proj.weight", &[hidden, heads]);
-        add("mlp.gate_proj.weight", &[inner, hidden]);
-        add("mlp.up_proj.weight", &[inner, hidden]);
-        add("mlp.down_proj.weight", &[hidden, inner]);
-    }
+pub fn weights(config: &ModelConfig) -> Weights {
     let weight = |(name, shape): (String, Vec<usize>)| {
         let one = if name.contains("norm") { 1.0 } else { 0.0 };
-        let values = numbers(&name, shape.iter().product()).into_iter().map(|number| (number * 0.6 + one) as f32);
-        let tensor = Tensor::from_vec(values.collect::<Vec<_>>(), shape, &Device::Cpu).expect("a tensor");
-        (name, tensor)
+        let numbers = numbers(&name, shape.iter().product());
+        let data = numbers.into_iter().map(|number| (number * 0.6 + one) as f32).collect();
+        (name, Weight { shape, data })
     };
-    shapes.into_iter().map(weight).collect()
+    Weights::new(config, expected_tensors(config).into_iter().map(weight)).expect("weights")
 }
 
 /// A tiny decoder.
