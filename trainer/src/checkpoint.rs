@@ -30,8 +30,7 @@ const FORMAT: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 const STATE: &str = "state.json";
 const TEMPORARY: &str = ".tmp";
-/// Bytes after which a part is full: the memory that writing and reading takes beside the tensors. A larger tensor has a part
-/// of its own.
+/// Bytes of a part, unless the caller says otherwise.
 const PART: usize = 2 << 30;
 /// No sound manifest is longer.
 const LONGEST_MANIFEST: u64 = 16 << 20;
@@ -71,6 +70,7 @@ pub struct Checkpoints {
     files: Files,
     folder: PathBuf,
     keep: usize,
+    part: usize,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,13 @@ impl Checkpoints {
 
     /// [`new`](Self::new) on another storage.
     pub fn new_on(storage: Arc<dyn Storage>, folder: impl Into<PathBuf>, keep: NonZero<usize>) -> Self {
-        Self { files: Files::new(storage), folder: folder.into(), keep: keep.get() }
+        Self { files: Files::new(storage), folder: folder.into(), keep: keep.get(), part: PART }
+    }
+
+    /// The tensors in parts of at most so many bytes, which is also the memory that writing and reading takes beside the tensors
+    /// themselves. A larger tensor has a part of its own.
+    pub fn with_parts_of(self, bytes: usize) -> Self {
+        Self { part: bytes, ..self }
     }
 
     /// Writes a checkpoint, and then removes those of later steps, which are of a future that did not happen, and the oldest.
@@ -108,7 +114,7 @@ impl Checkpoints {
     /// contents is there; [`Error::Io`]. What was there before is then still there.
     pub fn save(&self, checkpoint: &Checkpoint<'_>) -> Result<PathBuf> {
         let (files, step) = (&self.files, checkpoint.step);
-        let parts = parts(&checkpoint.tensors)?;
+        let parts = parts(&checkpoint.tensors, self.part)?;
         files.create_folder(&self.folder)?;
         // Whoever made it may have died before this.
         files.sync(parent(&self.folder))?;
@@ -205,6 +211,10 @@ impl Checkpoints {
         let mut tensors = BTreeMap::new();
         let mut state = None;
         for entry in &manifest.files {
+            if !is_own(&entry.name) {
+                let found = format!("`{}`", entry.name.escape_debug());
+                return Err(Error::file(&path, "files of a checkpoint", found));
+            }
             let path = folder.join(&entry.name);
             let bytes = self.read(&path, entry)?;
             if entry.name == STATE {
@@ -283,6 +293,12 @@ fn name(step: u64) -> String {
     format!("step-{step:06}")
 }
 
+/// Whether a file has a name that a checkpoint gives; others may lead out of its folder.
+fn is_own(name: &str) -> bool {
+    let number = name.strip_prefix("tensors-").and_then(|rest| rest.strip_suffix(".safetensors"));
+    name == STATE || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 fn invalid(step: u64, error: impl ToString) -> Error {
     Error::invalid(format!("checkpoint of step {step}"), "what can be written", error.to_string())
 }
@@ -290,11 +306,11 @@ fn invalid(step: u64, error: impl ToString) -> Error {
 type Part<'a, 'b> = Vec<(&'a str, &'a TensorData<'b>)>;
 
 /// The tensors in order, cut where a part is full. At least one part.
-fn parts<'a, 'b>(tensors: &'a BTreeMap<String, TensorData<'b>>) -> Result<Vec<Part<'a, 'b>>> {
+fn parts<'a, 'b>(tensors: &'a BTreeMap<String, TensorData<'b>>, limit: usize) -> Result<Vec<Part<'a, 'b>>> {
     let (mut parts, mut part, mut bytes) = (Vec::new(), Part::new(), 0);
     for (name, tensor) in tensors {
         let more = size_of_val(&*tensor.values);
-        if bytes + more > PART && !part.is_empty() {
+        if bytes + more > limit && !part.is_empty() {
             parts.push(std::mem::take(&mut part));
             bytes = 0;
         }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use faulty::{Fault, Faulty};
+use hindsearch_indexes::sealed;
 use hindsearch_indexes::storage::Storage;
 use hindsearch_trainer::{Checkpoint, Checkpoints, Error, TensorData};
 use proptest::prelude::*;
@@ -89,6 +90,33 @@ fn every_bit_comes_back() {
     for (name, tensor) in &tensors {
         let bits = |data: &TensorData<'_>| data.values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         assert_eq!((&found.tensors[name].shape, bits(&found.tensors[name])), (&tensor.shape, bits(tensor)), "{name}");
+    }
+}
+
+#[test]
+fn tensors_are_written_in_parts_of_bounded_size() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (bytes, parts) in [(1, 3), (24, 2), (32, 2), (56, 1)] {
+        let path = folder.path().join(bytes.to_string());
+        let checkpoints = Checkpoints::new(&path, keep(1)).with_parts_of(bytes);
+        let saved = names(&checkpoints.save(&checkpoint(1)).expect("saved"));
+        assert_eq!(saved.iter().filter(|name| name.ends_with(".safetensors")).count(), parts, "{saved:?}");
+        // Whoever reads need not know.
+        assert_eq!(latest(&Checkpoints::new(&path, keep(1))), (Some(1), vec![]));
+    }
+}
+
+#[test]
+fn a_manifest_that_leads_elsewhere_is_not_followed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (checkpoints, files) = two(folder.path());
+    let manifest = files.iter().find(|file| file.ends_with("manifest.json")).expect("a manifest");
+    for name in ["/dev/zero", "../step-000001/state.json", "tensors-/../../step-000001/state.json", "other"] {
+        let file = json!({"name": name, "length": u64::MAX, "blake3": "0".repeat(64)});
+        let bytes = sealed::seal(&json!({"format": 1, "step": 2, "files": [file]})).expect("JSON");
+        fs::write(manifest, bytes).expect("a file");
+        let (found, skipped) = latest(&checkpoints);
+        assert!(found == Some(1) && skipped[0].contains("files of a checkpoint"), "{name}: {skipped:?}");
     }
 }
 
@@ -220,7 +248,8 @@ fn a_run_whose_checkpoints_are_all_damaged_does_not_silently_begin_anew() {
 }
 
 fn on(storage: Arc<dyn Storage>, count: usize) -> Checkpoints {
-    Checkpoints::new_on(storage, "/disk/checkpoints", keep(count))
+    // In three parts, of one tensor each.
+    Checkpoints::new_on(storage, "/disk/checkpoints", keep(count)).with_parts_of(12)
 }
 
 /// Calls that saving makes on this disk.
@@ -262,6 +291,8 @@ fn whatever_call_a_kill_or_a_power_cut_comes_at_the_old_or_the_new_one_is_whole(
         let disk = Arc::new(before.kill());
         let storage = Arc::new(Faulty::new(disk.clone(), at, Fault::Stop));
         let saved = on(storage, 1).save(&checkpoint(2)).is_ok();
+        let (_, skipped) = latest(&on(Arc::new(disk.kill()), 1));
+        assert!(skipped.iter().all(|one| one.contains(".tmp: ")), "a half one has a name of its own: {skipped:?}");
         for after in
             [disk.kill(), disk.power_cut(Loss::All)].into_iter().chain((0..8).map(|n| disk.power_cut(Loss::Some(n))))
         {
@@ -278,9 +309,9 @@ fn no_sync_can_be_left_out() {
     let before = begun();
     let disk = Arc::new(before.kill());
     on(disk.clone(), 1).save(&checkpoint(2)).expect("saved");
-    // Three files, the folder that holds them, and the folder of all; the removal of the old one needs none.
+    // Five files, the folder that holds them, and the folder of all; the removal of the old one needs none.
     let syncs = disk.syncs() - before.syncs();
-    assert_eq!(syncs, 5);
+    assert_eq!(syncs, 7);
     for ignored in 1..=syncs {
         let lost = (0..200).any(|seed| {
             let disk = Arc::new(before.kill());

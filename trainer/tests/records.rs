@@ -89,11 +89,15 @@ fn after_a_resume_the_file_is_that_of_a_run_that_was_never_stopped() {
     // Killed while it wrote: half a line is left. The checkpoint is of step 6.
     let path = stopped.join("metrics.jsonl");
     let half = fs::read_to_string(&path).expect("a file") + "{\"step\":8,\"sec";
-    fs::write(&path, half).expect("a file");
+    fs::write(&path, &half).expect("a file");
+    // Whoever has the file open keeps it whole: it is replaced, not shortened.
+    let before = folder.path().join("before");
+    fs::hard_link(&path, &before).expect("a second name");
     let shown = Shown::default();
     let monitor = Monitor::open(&stopped, Some(6), shown.on_notice()).expect("a monitor");
     record(&monitor, 7..=9);
     drop(monitor);
+    assert_eq!(fs::read_to_string(&before).expect("a file"), half);
     assert!(shown.troubles().len() == 1 && shown.troubles()[0].contains("cut off"), "{:?}", shown.troubles());
     record(&open(&stopped, Some(9)), 10..=12);
 
@@ -152,6 +156,8 @@ fn a_disk_that_refuses_neither_stops_nor_fails_a_step_and_is_told_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let shown = Shown::default();
     let monitor = Monitor::open(folder.path(), None, shown.on_notice()).expect("a monitor");
+    monitor.sync();
+    assert!(shown.troubles().is_empty(), "that nothing was recorded yet is no trouble: {:?}", shown.troubles());
     monitor.record(1, &[("loss", 1.0)]);
     monitor.sync();
     let path = folder.path().join("metrics.jsonl");

@@ -1,13 +1,17 @@
 //! How does a file grow by whole records only, whatever the disk answers?
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
+
+use hindsearch_indexes::storage::{Disk, Storage, parent};
 
 /// A file that is appended to. It is opened for each record, so that one that was moved away or came back is no trouble.
 pub(super) struct Appended {
     path: PathBuf,
     told: bool,
+    /// Whether its name is durable.
+    named: bool,
 }
 
 /// A record that is not in the file.
@@ -22,7 +26,7 @@ pub(super) type Written = Result<(), Failure>;
 
 impl Appended {
     pub fn new(path: PathBuf) -> Self {
-        Self { path, told: false }
+        Self { path, told: false, named: false }
     }
 
     pub fn append(&mut self, record: &[u8]) -> Written {
@@ -36,8 +40,19 @@ impl Appended {
         self.outcome(written, true)
     }
 
+    /// Makes what is in the file durable, and the file's name too.
     pub fn sync(&mut self) -> Written {
-        let synced = OpenOptions::new().append(true).open(&self.path).and_then(|file| file.sync_data());
+        let synced = match File::open(&self.path) {
+            // Nothing was recorded yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            file => file.and_then(|file| file.sync_data()).and_then(|()| {
+                if !self.named {
+                    Disk.sync(parent(&self.path))?;
+                    self.named = true;
+                }
+                Ok(())
+            }),
+        };
         self.outcome(synced, false)
     }
 
