@@ -166,7 +166,7 @@ fn an_unfinished_build_of_another_corpus_is_only_discarded_on_request() {
 fn two_builds_of_one_index_do_not_meet() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", 20);
-    let lock = hindsearch::indexes::IndexLock::acquire(bench.path("index")).expect("a free lock");
+    let lock = hindsearch::indexes::FolderLock::acquire(bench.path("index")).expect("a free lock");
     bench.refused(&["build", "c.jsonl", "--out", "index"], 6, &["locked", "index"]);
     bench.assert_no_index("index");
     drop(lock);

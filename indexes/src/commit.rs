@@ -1,6 +1,6 @@
 //! How does an index become visible at once, whole and durable, or not at all?
 //!
-//! A build holds the [`IndexLock`], fills a [`Staging`] folder, and publishes it. The order of the steps below is the
+//! A build holds the [`FolderLock`], fills a [`Staging`] folder, and publishes it. The order of the steps below is the
 //! order of `FORMAT.md`, section Publication; the durability tests prove that none of the syncs can go.
 
 use std::io;
@@ -19,16 +19,17 @@ use crate::storage::{Disk, EntryKind, Files, Held, Lock, LockKind, Storage, pare
 use crate::verify::Pass;
 use crate::{Error, FileEntry, Generation, Interrupt, Manifest, OnProgress, Result, sealed};
 
-/// The right to write in an index folder: one holder at a time, released when dropped or when the process dies.
+/// The right to write in a folder, an index or a training run: one holder at a time, released when dropped or when the
+/// process dies.
 #[derive(Debug)]
-pub struct IndexLock {
+pub struct FolderLock {
     files: Files,
     root: PathBuf,
     _held: Held,
 }
 
-impl IndexLock {
-    /// Locks the index folder `root`, making it and its parents if needed. Never waits.
+impl FolderLock {
+    /// Locks the folder `root`, making it and its parents if needed. Never waits.
     ///
     /// # Errors
     /// [`Error::Locked`] when another holder has it, [`Error::InvalidInput`] when `root` or one of its parents is a
@@ -82,7 +83,7 @@ fn make_folder(files: &Files, path: &Path) -> Result<()> {
 /// [`write_state`](Self::write_state) left it.
 #[derive(Debug)]
 pub struct Staging {
-    lock: IndexLock,
+    lock: FolderLock,
     number: u64,
     path: PathBuf,
 }
@@ -99,7 +100,7 @@ impl Staging {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn create_or_resume(lock: IndexLock) -> Result<Self> {
+    pub fn create_or_resume(lock: FolderLock) -> Result<Self> {
         let (files, root) = (&lock.files, &lock.root);
         files.remove(&root.join(CURRENT.to_string() + TEMPORARY))?;
         // A damaged `CURRENT` is mended by publishing.

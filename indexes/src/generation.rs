@@ -7,7 +7,7 @@ use crate::layout::{CURRENT, Numbers, STATE, generation_name, read_current};
 use crate::manifest::{MANIFEST, Manifest};
 use crate::storage::{Disk, EntryKind, Files, Held, Lock, LockKind, Storage};
 use crate::verify::Check;
-use crate::{Depth, Error, IndexLock, Interrupt, OnProgress, Report, Result};
+use crate::{Depth, Error, FolderLock, Interrupt, OnProgress, Report, Result};
 
 /// One published, immutable version of an index. While it lives, [`collect`] leaves its files alone.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub fn collect_on(storage: Arc<dyn Storage>, root: &Path, keep: usize) -> Result
     let files = Files::new(storage.clone());
     // Asked before the lock as well, which would make the folder.
     current(&files, root)?;
-    let _lock = IndexLock::acquire_on(storage, root)?;
+    let _lock = FolderLock::acquire_on(storage, root)?;
     let current = current(&files, root)?;
     // Whoever published it may have died before the last sync; a power cut would then call for the one before.
     files.sync(root)?;

@@ -18,7 +18,7 @@ mod mmap;
 mod npy;
 mod progress;
 mod recall;
-mod sealed;
+pub mod sealed;
 mod select;
 pub mod storage;
 mod vectors;
@@ -26,7 +26,7 @@ mod verify;
 mod whole_file;
 mod workers;
 
-pub use commit::{IndexLock, Staging};
+pub use commit::{FolderLock, Staging};
 pub use element::ElementType;
 pub use error::{Error, ErrorKind, Result};
 pub use flat::Flat;

@@ -15,16 +15,22 @@ const AFTER: &[u8] = b"\"\n}\n";
 const END: &[u8] = b"\n}";
 const DIGITS: usize = 2 * blake3::OUT_LEN;
 
-/// The bytes of a sealed file.
-pub(crate) fn seal(object: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+/// The bytes of a sealed file. `object` becomes a JSON object with at least one member.
+///
+/// # Errors
+/// That of serializing the object.
+pub fn seal(object: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let body = serde_json::to_vec_pretty(object)?;
     let checksum = blake3::hash(&body).to_hex();
     let open = body.strip_suffix(END).unwrap_or(&body);
     Ok([open, BEFORE, checksum.as_bytes(), AFTER].concat())
 }
 
-/// The object's bytes, once the checksum agrees.
-pub(crate) fn unseal(path: &Path, bytes: &[u8]) -> Result<Vec<u8>> {
+/// The object's bytes, once the checksum agrees. `path` is for the message.
+///
+/// # Errors
+/// [`Error::Corrupt`].
+pub fn unseal(path: &Path, bytes: &[u8]) -> Result<Vec<u8>> {
     let unsealed = || Error::Corrupt {
         path: path.to_path_buf(),
         expected: "JSON that ends in its `checksum`".into(),
@@ -45,8 +51,11 @@ pub(crate) fn unseal(path: &Path, bytes: &[u8]) -> Result<Vec<u8>> {
     })
 }
 
-/// Reads an unsealed object.
-pub(crate) fn parse<T: DeserializeOwned>(path: &Path, body: &[u8], expected: &str) -> Result<T> {
+/// Reads an unsealed object; `expected` says what, for the message.
+///
+/// # Errors
+/// [`Error::Corrupt`].
+pub fn parse<T: DeserializeOwned>(path: &Path, body: &[u8], expected: &str) -> Result<T> {
     serde_json::from_slice(body).map_err(|e| Error::Corrupt {
         path: path.to_path_buf(),
         expected: expected.into(),

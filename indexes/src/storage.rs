@@ -1,7 +1,8 @@
 //! Which file operations does publishing need?
 //!
 //! Few, and all of them go through [`Storage`], so that the durability tests can put a disk under them that forgets
-//! whatever was not synced, fails at a chosen call, or stops dead. Programs use [`Disk`].
+//! whatever was not synced, fails at a chosen call, or stops dead. Programs use [`Disk`]. [`Files`] adds names to the
+//! errors and the steps that more than one caller needs; the trainer's checkpoints are written with it too.
 
 use std::any::Any;
 use std::ffi::OsString;
@@ -209,15 +210,20 @@ fn entry_kind(kind: fs::FileType) -> EntryKind {
     }
 }
 
-/// A storage whose errors name the path and the attempt.
+/// A storage whose errors name the path and the attempt. All of them are [`Error::Io`].
 #[derive(Debug, Clone)]
-pub(crate) struct Files(Arc<dyn Storage>);
+pub struct Files(Arc<dyn Storage>);
 
 impl Files {
+    /// Names the errors of `storage`.
     pub fn new(storage: Arc<dyn Storage>) -> Self {
         Self(storage)
     }
 
+    /// Makes one folder, or finds it there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn create_folder(&self, path: &Path) -> Result<()> {
         match self.0.create_folder(path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -226,6 +232,9 @@ impl Files {
     }
 
     /// The names in a folder that are valid text; the index gives no other names to its files.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn list(&self, folder: &Path) -> Result<Vec<(String, EntryKind)>> {
         let entries = self.0.list(folder).map_err(Error::io("list", folder))?;
         let mut named: Vec<_> =
@@ -235,6 +244,9 @@ impl Files {
     }
 
     /// `None` when there is nothing at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn stat(&self, path: &Path) -> Result<Option<Stat>> {
         match self.0.stat(path) {
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
@@ -242,11 +254,18 @@ impl Files {
         }
     }
 
+    /// Opens a file for reading from its start.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn open(&self, file: &Path) -> Result<Box<dyn Read + Send>> {
         self.0.open(file).map_err(Error::io("open", file))
     }
 
     /// At most `limit` bytes of a file and whether that is all; `None` when there is no file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn read(&self, file: &Path, limit: u64) -> Result<Option<(Vec<u8>, bool)>> {
         let reader = match self.0.open(file) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -258,15 +277,26 @@ impl Files {
         Ok(Some((bytes, whole)))
     }
 
+    /// Makes a file with these bytes, or replaces its bytes; it may hold a part of them after an error.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn write(&self, file: &Path, bytes: &[u8]) -> Result<()> {
         self.0.write(file, bytes).map_err(Error::io("write", file))
     }
 
+    /// Makes a file's bytes, or a folder's names, durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn sync(&self, path: &Path) -> Result<()> {
         self.0.sync(path).map_err(Error::io("sync", path))
     }
 
     /// Syncs a folder unless this user may not open it; then no build of this user has made names in it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn sync_if_allowed(&self, folder: &Path) -> Result<()> {
         match self.0.sync(folder) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(()),
@@ -274,11 +304,18 @@ impl Files {
         }
     }
 
+    /// Renames within a folder; a folder only onto a free name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.0.rename(from, to).map_err(Error::io("rename", from))
     }
 
     /// Writes a file that is whole under its final name or not there. Durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn replace(&self, file: &Path, bytes: &[u8]) -> Result<()> {
         let temporary = with_suffix(file, ".tmp");
         self.write(&temporary, bytes)?;
@@ -288,6 +325,9 @@ impl Files {
     }
 
     /// Removes a file or an empty folder, if there.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn remove(&self, path: &Path) -> Result<()> {
         match self.0.remove(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -296,6 +336,9 @@ impl Files {
     }
 
     /// Removes all that is in a folder.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn clear(&self, folder: &Path) -> Result<()> {
         for entry in self.0.list(folder).map_err(Error::io("list", folder))? {
             let path = folder.join(entry.name);
@@ -307,11 +350,15 @@ impl Files {
         Ok(())
     }
 
+    /// Allows or forbids writing to a file.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn set_writable(&self, file: &Path, writable: bool) -> Result<()> {
         self.0.set_writable(file, writable).map_err(Error::io("change the permissions of", file))
     }
 
-    pub fn lock(&self, file: &Path, kind: LockKind) -> Result<Lock> {
+    pub(crate) fn lock(&self, file: &Path, kind: LockKind) -> Result<Lock> {
         match self.0.lock(file, kind) {
             Ok(held) => Ok(Lock::Held(held)),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(Lock::Busy),
@@ -330,7 +377,7 @@ pub(crate) enum Lock {
 }
 
 /// The folder that holds the name of `path`.
-pub(crate) fn parent(path: &Path) -> &Path {
+pub fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
         Some(folder) => folder,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use hindsearch_indexes::storage::Disk;
 use hindsearch_indexes::{
-    Depth, Error, ErrorKind, Generation, IndexLock, Interrupt, Report, Result, Staging, collect, verify,
+    Depth, Error, ErrorKind, FolderLock, Generation, Interrupt, Report, Result, Staging, collect, verify,
 };
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -34,7 +34,7 @@ impl Patient {
     fn new() -> Self {
         let root = scratch();
         let mut rng = ChaCha8Rng::seed_from_u64(SEED);
-        let lock = IndexLock::acquire(root.path()).expect("a writable folder");
+        let lock = FolderLock::acquire(root.path()).expect("a writable folder");
         let staging = Staging::create_or_resume(lock).expect("a writable folder");
         for (pages, file) in (3..).zip(FILES) {
             let mut bytes = vec![0; pages * 4096 + 123];
@@ -174,7 +174,7 @@ fn every_lost_page_is_found() {
 #[test]
 fn damage_in_a_long_file_is_placed() {
     let folder = scratch();
-    let staging = IndexLock::acquire(folder.path()).and_then(Staging::create_or_resume).expect("a writable folder");
+    let staging = FolderLock::acquire(folder.path()).and_then(Staging::create_or_resume).expect("a writable folder");
     for file in FILES {
         fs::write(staging.path().join(file), file).expect("a writable folder");
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 
 use hindsearch_indexes::storage::{Disk, Storage};
-use hindsearch_indexes::{Error, ErrorKind, Generation, IndexLock, collect_on};
+use hindsearch_indexes::{Error, ErrorKind, FolderLock, Generation, collect_on};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -296,7 +296,7 @@ fn child_builds_and_waits() {
 #[ignore = "a child process of the tests below"]
 #[allow(clippy::print_stdout, reason = "the parent reads it")]
 fn child_takes_the_lock() {
-    let lock = IndexLock::acquire(root_of_child());
+    let lock = FolderLock::acquire(root_of_child());
     let answer = match &lock {
         Ok(_) => "won".into(),
         Err(e) if e.kind() == ErrorKind::Locked => "locked".into(),
@@ -342,11 +342,11 @@ fn one_of_eight_processes_builds_and_its_death_frees_the_lock() {
     assert_eq!(answers.iter().filter(|answer| *answer == "locked").count(), 7, "{answers:?}");
 
     let winner = answers.iter().position(|answer| answer == "won").expect("counted above");
-    let error = IndexLock::acquire(&root).expect_err("the winner lives");
+    let error = FolderLock::acquire(&root).expect_err("the winner lives");
     assert!(error.to_string().contains("is locked by another process"), "{error}");
     children[winner].0.kill().expect("the winner lives");
     children[winner].0.wait().expect("the winner ends");
-    IndexLock::acquire(&root).expect("the lock went with the winner");
+    FolderLock::acquire(&root).expect("the lock went with the winner");
     for (mut child, _) in children {
         child.kill().expect("the child runs or has ended");
         child.wait().expect("the child ends");
@@ -359,7 +359,7 @@ fn one_of_eight_threads_builds() {
     let barrier = Barrier::new(8);
     let won = std::thread::scope(|scope| {
         let try_lock = || {
-            let lock = IndexLock::acquire(folder.path());
+            let lock = FolderLock::acquire(folder.path());
             barrier.wait();
             match lock {
                 Ok(_) => 1,

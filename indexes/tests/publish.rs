@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use hindsearch_indexes::storage::Disk;
 use hindsearch_indexes::{
-    ElementType, ErrorKind, Generation, IndexKind, IndexLock, Interrupt, Manifest, Progress, Recall, Result, Staging,
+    ElementType, ErrorKind, FolderLock, Generation, IndexKind, Interrupt, Manifest, Progress, Recall, Result, Staging,
     collect,
 };
 use serde_json::json;
@@ -18,7 +18,7 @@ use support::build::{FILES, Promises, build, content, manifest};
 use support::scratch;
 
 fn staging(root: &Path) -> Staging {
-    IndexLock::acquire(root).and_then(Staging::create_or_resume).expect("a writable folder")
+    FolderLock::acquire(root).and_then(Staging::create_or_resume).expect("a writable folder")
 }
 
 fn fill(staging: &Staging) {
@@ -192,7 +192,7 @@ fn collecting_spares_the_current_the_kept_and_the_used() {
 fn collecting_waits_for_no_build() {
     let root = scratch();
     build(Arc::new(Disk), root.path(), 1, &mut Promises::default()).expect("a sound disk");
-    let _lock = IndexLock::acquire(root.path()).expect("a free lock");
+    let _lock = FolderLock::acquire(root.path()).expect("a free lock");
     assert_eq!(collect(root.path(), 0).expect_err("a build runs").kind(), ErrorKind::Locked);
 }
 
@@ -212,7 +212,7 @@ fn a_file_in_the_way_is_named() {
     let file = root.path().join("notes.txt");
     fs::write(&file, "mine").expect("a writable folder");
     for path in [file.clone(), file.join("wiki"), file.join("a/b")] {
-        let error = IndexLock::acquire(&path).expect_err("a file is in the way");
+        let error = FolderLock::acquire(&path).expect_err("a file is in the way");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains(&format!("`{}`", file.display())), "{error}");
         assert_eq!(Generation::open_current(&path).expect_err("no index").kind(), ErrorKind::NotFound);
@@ -247,7 +247,7 @@ fn a_folder_that_cannot_be_written_to_is_named() {
         return;
     }
     for path in [place.to_path_buf(), place.join("wiki")] {
-        let error = IndexLock::acquire(&path).expect_err("no write permission");
+        let error = FolderLock::acquire(&path).expect_err("no write permission");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains(&place.display().to_string()), "{error}");
         assert!(error.to_string().contains("choose another place"), "{error}");

@@ -56,12 +56,21 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// Another process trains there.
+    #[error("another process trains in `{}`; wait for it to end, or name another folder", path.display())]
+    Locked {
+        /// The run folder's lock.
+        path: PathBuf,
+    },
     /// A tensor operation failed: out of memory, or a defect.
     #[error("tensors: {0}")]
     Tensor(#[from] candle_core::Error),
     /// Episodes failed.
     #[error(transparent)]
     Env(#[from] hindsearch_env::Error),
+    /// Vectors on disk failed.
+    #[error(transparent)]
+    Index(hindsearch_indexes::Error),
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -79,7 +88,9 @@ impl Error {
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Diverged { .. } | Self::Tensor(_) => ErrorKind::Internal,
             Self::Io { source, .. } => ErrorKind::of_io(source),
+            Self::Locked { .. } => ErrorKind::Locked,
             Self::Env(error) => error.kind(),
+            Self::Index(error) => error.kind(),
             Self::Interrupted => ErrorKind::Unavailable,
         }
     }
@@ -95,5 +106,20 @@ impl Error {
 
     pub(crate) fn invalid(what: impl Into<String>, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self::InvalidInput { what: what.into(), expected: expected.into(), found: found.into() }
+    }
+}
+
+impl From<hindsearch_indexes::Error> for Error {
+    fn from(error: hindsearch_indexes::Error) -> Self {
+        use hindsearch_indexes::Error as Of;
+        // What every crate knows is said in this crate's words: a damaged checkpoint is not built again from a corpus.
+        match error {
+            Of::Io { action, path, source } => Self::Io { action, path, source },
+            Of::Corrupt { path, expected, found } => Self::File { path, expected, found },
+            Of::InvalidInput { what, expected, found } => Self::InvalidInput { what, expected, found },
+            Of::Locked { path } => Self::Locked { path },
+            Of::Interrupted => Self::Interrupted,
+            other => Self::Index(other),
+        }
     }
 }

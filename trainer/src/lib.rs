@@ -2,17 +2,26 @@
 
 mod advantage;
 mod batch;
+mod checkpoint;
 mod decoder;
 mod error;
 mod generate;
 mod model;
+mod monitor;
 mod objective;
 pub mod ops;
+mod optim;
+mod plan;
 mod policy;
+mod random;
+mod run_folder;
+mod schedule;
 mod text;
+mod update;
 
 pub use advantage::{Advantage, Baseline, Deviation, Single};
 pub use batch::Sample;
+pub use checkpoint::{Checkpoint, Checkpoints, Skipped, TensorData};
 pub use decoder::{Decoder, LoraConfig, Packed, Pass};
 pub use error::{Error, Result};
 pub use generate::{Engine, EngineOptions, Generated, Reason, Request, Sampling};
@@ -20,9 +29,16 @@ pub use model::{
     ModelConfig, ModelFiles, ModelOutput, RopeScaling, StoredType, Weight, Weights, expected_tensors, read_tensors,
     write_model, write_tensors,
 };
+pub use monitor::{Axes, Monitor, Notice, OnNotice, Point, Record, Series, chart, read_metrics};
 pub use objective::{
     Aggregation, Entropy, Kl, KlEstimator, KlForm, LossTerms, Metric, Metrics, Normaliser, OBJECTIVE_PRESETS,
     Objective, Objectives, PolicyGradient, Ratio, Scope, Supervised, TokenCount, Tokens, Totals,
 };
+pub use optim::{AdamW, AdamWSettings, Trainable, Updated, gradient_norm};
+pub use plan::{Machine, Method, Plan, PlanSettings, Shape, plan};
 pub use policy::LocalPolicy;
+pub use random::Position;
+pub use run_folder::RunFolder;
+pub use schedule::{Decay, Schedule};
 pub use text::{Chat, ChatTemplate, Detokenizer, Language, StopMatch, Tokenizer};
+pub use update::{Learner, LearnerParts, UpdateSettings};

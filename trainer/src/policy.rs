@@ -38,7 +38,11 @@ impl LocalPolicy {
         let room = self.positions.saturating_sub(tokens.len());
         if room == 0 {
             let found = format!("{} tokens before the next message", tokens.len());
-            return Err(Error::invalid("the episode", format!("fewer than the model's {} positions", self.positions), found));
+            return Err(Error::invalid(
+                "the episode",
+                format!("fewer than the model's {} positions", self.positions),
+                found,
+            ));
         }
         let mut watched = Detokenizer::new(tokenizer, &preset.grammar.stop);
         let ends = self.language.ends().clone();

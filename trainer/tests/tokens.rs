@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::sync::Arc;
 
 use candle_core::quantized::gguf_file::Value;
 use hindsearch_env::Measure;
@@ -19,7 +20,7 @@ struct Decoded {
 }
 
 fn tokenizer() -> Arc<Tokenizer> {
-    Tokenizer::open(&golden("models/llama")).unwrap()
+    Arc::new(Tokenizer::open(&golden("models/llama")).unwrap())
 }
 
 fn texts() -> Vec<String> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hindsearch_indexes::storage::Storage;
 use hindsearch_indexes::{
-    Depth, ElementType, Error, Generation, GraphParams, IndexKind, IndexLock, Interrupt, Manifest, Result, Staging,
+    Depth, ElementType, Error, FolderLock, Generation, GraphParams, IndexKind, Interrupt, Manifest, Result, Staging,
 };
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub struct Promises {
 
 /// Runs build `id`, taking up what is there if it is of the same build.
 pub fn build(storage: Arc<dyn Storage>, root: &Path, id: u64, promises: &mut Promises) -> Result<Generation> {
-    let staging = Staging::create_or_resume(IndexLock::acquire_on(storage.clone(), root)?)?;
+    let staging = Staging::create_or_resume(FolderLock::acquire_on(storage.clone(), root)?)?;
     let mut done = 0;
     if let Some(state) = staging.read_state()? {
         let (build, files) = read_state(&state);
@@ -159,7 +159,7 @@ fn check_state(
     promises: &Promises,
     current: Option<(u64, u64)>,
 ) -> Result<(), String> {
-    let lock = IndexLock::acquire_on(storage.clone(), root).map_err(|e| format!("locking fails: {e}"))?;
+    let lock = FolderLock::acquire_on(storage.clone(), root).map_err(|e| format!("locking fails: {e}"))?;
     let staging = Staging::create_or_resume(lock).map_err(|e| format!("resuming fails: {e}"))?;
     let state = staging.read_state().map_err(|e| e.to_string())?.map(|state| read_state(&state));
     if let Some((id, files)) = state {

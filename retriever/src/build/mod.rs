@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hindsearch_indexes::{
-    self as indexes, ElementType, IndexKind, IndexLock, Interrupt, Manifest, Progress, Staging, collect,
+    self as indexes, ElementType, FolderLock, IndexKind, Interrupt, Manifest, Progress, Staging, collect,
 };
 use serde::Serialize;
 
@@ -113,7 +113,7 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
     refuse_own_output(options)?;
     let (plan, embedder) = Plan::prepare(options)?;
     plan.check(options)?;
-    let staging = Staging::create_or_resume(IndexLock::acquire(&options.out)?)?;
+    let staging = Staging::create_or_resume(FolderLock::acquire(&options.out)?)?;
     let state = State::resume(options, &embedder, &staging)?;
     let run = Run { options, staging, on_stage, interrupt };
     run.finish(state, embedder, start)

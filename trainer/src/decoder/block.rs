@@ -10,6 +10,7 @@ use crate::model::ModelConfig;
 use crate::ops::{Angles, Parameter, Tape, Value, add_scaled, linear, residual, rms_norm, rotary, swiglu};
 
 /// A matrix, perhaps with a bias and an adapter.
+#[derive(Clone)]
 pub(super) struct Projection {
     pub weight: Arc<Parameter>,
     pub bias: Option<Arc<Parameter>>,
@@ -37,6 +38,7 @@ impl Projection {
 }
 
 /// A layer.
+#[derive(Clone)]
 pub(super) struct Block {
     input_norm: Arc<Parameter>,
     q: Projection,
@@ -58,8 +60,7 @@ impl Block {
         let mut norm = |part: &str| weights.take(&name(&format!("{part}.weight")));
         let input_norm = norm("input_layernorm")?;
         let post_norm = norm("post_attention_layernorm")?;
-        let qk_norms =
-            if config.qk_norm { Some([norm("self_attn.q_norm")?, norm("self_attn.k_norm")?]) } else { None };
+        let qk_norms = if config.qk_norm { Some([norm("self_attn.q_norm")?, norm("self_attn.k_norm")?]) } else { None };
         let bias = config.qkv_bias;
         let mut matrix = |part: &str, bias| Projection::new(weights, &name(part), bias);
         Ok(Self {
@@ -100,6 +101,13 @@ impl Block {
         let inner = rms_norm(tape, &x, &self.post_norm, self.eps)?;
         let gated = swiglu(tape, &self.gate.apply(tape, &inner)?, &self.up.apply(tape, &inner)?)?;
         residual(tape, &x, &self.down.apply(tape, &gated)?)
+    }
+
+    /// The same weights alone.
+    pub fn without_adapters(&self) -> Self {
+        let mut block = self.clone();
+        block.projections_mut().into_iter().for_each(|(_, projection)| projection.adapter = None);
+        block
     }
 
     pub fn parameters(&self) -> impl Iterator<Item = Arc<Parameter>> {

@@ -12,6 +12,7 @@ use crate::ops::Parameter;
 use crate::{Error, Result};
 
 /// What is added to a projection: `scale * x A^T B^T`.
+#[derive(Clone)]
 pub(super) struct Adapter {
     /// `[rank, in]`.
     pub a: Arc<Parameter>,

@@ -50,12 +50,25 @@ impl Decoder {
     /// # Errors
     /// Those of the tensors.
     pub fn weights(&self) -> Result<Weights> {
-        let all = self.parameters().into_iter().filter(|parameter| !parameter.name().contains(".lora_"));
+        let all = self.parameters().into_iter().filter(|parameter| !parameter.is_adapter());
         let all = all.map(|parameter| {
             let data = view(parameter.value())?.to_vec();
             Ok((parameter.name().to_owned(), Weight { shape: parameter.value().dims().to_vec(), data }))
         });
         Weights::new(&self.config, all.collect::<Result<Vec<_>>>()?)
+    }
+
+    /// The model as it is now, and stays: without adapters it shares the weights that do not learn, otherwise it is a copy.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn frozen(&self) -> Result<Self> {
+        if self.parameters().iter().any(|parameter| parameter.learns() && !parameter.is_adapter()) {
+            return Self::new(&self.config, self.weights()?, false);
+        }
+        let blocks = self.blocks.iter().map(Block::without_adapters).collect();
+        let (embedding, norm, head) = (self.embedding.clone(), self.norm.clone(), self.head.clone());
+        Ok(Self { config: self.config.clone(), embedding, blocks, norm, head, frequencies: self.frequencies.clone() })
     }
 
     /// The shape.

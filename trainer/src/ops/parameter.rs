@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use candle_core::{Result, Tensor};
 
 use super::panels::{Panels, Right};
-use super::tensor::{change, view};
+use super::tensor::{change, swap, view};
 
 /// A weight, `[out, in]` or `[in]`.
 pub struct Parameter {
@@ -17,7 +17,7 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// A parameter that learns, or a frozen one. It takes part in nothing else: `value` is copied where its storage is shared.
+    /// A parameter that learns, or a frozen one. Nothing else should hold the storage of `value`, which changes in place.
     pub fn new(name: impl Into<String>, value: Tensor, learns: bool) -> Self {
         Self { name: name.into(), value, learns, gradient: Mutex::default(), panels: RwLock::default() }
     }
@@ -25,6 +25,11 @@ impl Parameter {
     /// The name, as Hugging Face's.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it is part of an adapter beside a weight.
+    pub fn is_adapter(&self) -> bool {
+        self.name.contains(".lora_")
     }
 
     /// The numbers.
@@ -47,16 +52,14 @@ impl Parameter {
         *self.locked() = None;
     }
 
-    /// Lends values and gradient to an optimiser. The laid out form is dropped: it is no longer true.
+    /// Exchanges the values with others: an optimiser takes them, changes them and puts them back. The laid out form is dropped,
+    /// since it is no longer true.
     ///
     /// # Errors
     /// Those of the tensors.
-    pub fn update(&self, update: impl FnOnce(&mut [f32], &[f32]) + Send) -> Result<()> {
-        let Some(gradient) = self.gradient() else { return Ok(()) };
+    pub(crate) fn swap(&self, values: &mut Vec<f32>) -> Result<()> {
         self.unpack();
-        let gradient = view(&gradient)?;
-        let gradient: &[f32] = &gradient;
-        change(&self.value, |value| update(value, gradient))
+        swap(&self.value, values)
     }
 
     /// Lays the weight out for decoding, where that is not done: as much memory again, until [`Self::unpack`].

@@ -47,6 +47,20 @@ pub(crate) fn tensor(values: Vec<f32>, shape: impl Into<Shape>) -> candle_core::
 /// # Errors
 /// As [`view`].
 pub(crate) fn change(tensor: &Tensor, change: impl FnOnce(&mut [f32]) + Send) -> candle_core::Result<()> {
+    let contiguous = tensor.layout().contiguous_offsets();
+    let Some((start, end)) = contiguous else { candle_core::bail!("a tensor that is not contiguous") };
+    storage(tensor, |values| change(&mut values[start..end]))
+}
+
+/// Exchanges the storage of a tensor with other values. With fewer of them the tensor cannot be read until they are put back.
+///
+/// # Errors
+/// As [`view`].
+pub(crate) fn swap(tensor: &Tensor, values: &mut Vec<f32>) -> candle_core::Result<()> {
+    storage(tensor, |stored| std::mem::swap(stored, values))
+}
+
+fn storage(tensor: &Tensor, change: impl FnOnce(&mut Vec<f32>) + Send) -> candle_core::Result<()> {
     if tensor.dtype() != DType::F32 {
         candle_core::bail!("expected f32, found {:?}", tensor.dtype())
     }
@@ -55,16 +69,16 @@ pub(crate) fn change(tensor: &Tensor, change: impl FnOnce(&mut [f32]) + Send) ->
 
 struct Change<F>(Mutex<Option<F>>);
 
-impl<F: FnOnce(&mut [f32]) + Send> InplaceOp1 for Change<F> {
+impl<F: FnOnce(&mut Vec<f32>) + Send> InplaceOp1 for Change<F> {
     fn name(&self) -> &'static str {
         "change"
     }
 
-    fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+    fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> candle_core::Result<()> {
         let change = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match (storage, layout.contiguous_offsets(), change) {
-            (CpuStorage::F32(values), Some((start, end)), Some(change)) => change(&mut values[start..end]),
-            _ => candle_core::bail!("expected contiguous f32 on the CPU"),
+        match (storage, change) {
+            (CpuStorage::F32(values), Some(change)) => change(values),
+            _ => candle_core::bail!("expected f32 on the CPU"),
         }
         Ok(())
     }

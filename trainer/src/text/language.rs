@@ -5,8 +5,8 @@ use std::sync::Arc;
 use hindsearch_env::{Prompt, Trajectory};
 
 use super::{ChatTemplate, Tokenizer};
-use crate::model::ModelFiles;
 use crate::Result;
+use crate::model::ModelFiles;
 
 /// A tokenizer and a chat template that belong together.
 #[derive(Debug, Clone)]

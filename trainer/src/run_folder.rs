@@ -1,0 +1,189 @@
+//! What lies in the folder of a training run, and may it be gone on with?
+//!
+//! ```text
+//! config.toml             the settings it was begun with, all of them
+//! metrics.jsonl           one line a step
+//! events.out.tfevents.*   the same for TensorBoard
+//! trajectories.jsonl      the episodes
+//! checkpoints/            what to go on from
+//! LOCK                    held by the process that trains
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hindsearch_indexes::FolderLock;
+use hindsearch_indexes::storage::{Disk, Files};
+use toml::{Table, Value};
+
+use crate::{Error, Result};
+
+const CONFIG: &str = "config.toml";
+/// What is there before the settings are, when a run is killed while it begins.
+const BEGINNING: [&str; 3] = ["LOCK", "checkpoints", "config.toml.tmp"];
+
+/// The folder of a run, locked for this process.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    config: Table,
+    _lock: FolderLock,
+}
+
+impl RunFolder {
+    /// Begins a run with these settings, in a folder that is empty or not there yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when something else is there, or the settings are no TOML; [`Error::Locked`]; [`Error::Io`].
+    pub fn create(path: impl AsRef<Path>, config: &str) -> Result<Self> {
+        let path = path.as_ref();
+        let table = parse(config).map_err(|found| Error::invalid("the settings", "TOML", found))?;
+        check_free(path)?;
+        let lock = FolderLock::acquire(path)?;
+        // Another process may have been faster.
+        check_free(path)?;
+        let files = Files::new(Arc::new(Disk));
+        files.create_folder(&path.join("checkpoints"))?;
+        files.replace(&path.join(CONFIG), config.as_bytes())?;
+        Ok(Self { path: path.to_path_buf(), config: table, _lock: lock })
+    }
+
+    /// Goes on with a run.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when nothing is there or no run; [`Error::Locked`] while another process trains;
+    /// [`Error::File`] when its settings cannot be read; [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = path.join(CONFIG);
+        // Before the lock, which would make a folder.
+        check_run(path)?;
+        let lock = FolderLock::acquire(path)?;
+        let text = fs::read_to_string(&file).map_err(Error::io("read", &file))?;
+        let config = parse(&text).map_err(|found| Error::file(&file, "TOML", found))?;
+        Ok(Self { path: path.to_path_buf(), config, _lock: lock })
+    }
+
+    /// Changes the settings, as far as they may change while a run goes on. `may_change` lists dotted keys and tables:
+    /// `train.steps`, `monitor`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] names the first other key that differs; [`Error::Io`]. Nothing is changed then.
+    pub fn change_config(&mut self, config: &str, may_change: &[&str]) -> Result<()> {
+        let table = parse(config).map_err(|found| Error::invalid("the settings", "TOML", found))?;
+        let (before, after) = (flat(&self.config), flat(&table));
+        let differs = |key: &&String| before.get(*key) != after.get(*key);
+        let fixed = |key: &&String| {
+            !may_change
+                .iter()
+                .any(|may| key.strip_prefix(may).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+        };
+        let told = |value: Option<&&Value>| value.map_or("no such key".into(), ToString::to_string);
+        let first = before.keys().filter(differs).filter(fixed).min();
+        if let Some(key) = first.into_iter().chain(after.keys().filter(differs).find(fixed)).min() {
+            return Err(Error::invalid(
+                format!("setting `{key}` of the run in `{}`", self.path.display()),
+                format!("{}, with which it was begun", told(before.get(key))),
+                format!("{}; leave it, or begin another run", told(after.get(key))),
+            ));
+        }
+        if before != after {
+            Files::new(Arc::new(Disk)).replace(&self.path.join(CONFIG), config.as_bytes())?;
+            self.config = table;
+        }
+        Ok(())
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Table {
+        &self.config
+    }
+
+    /// Where the episodes are recorded.
+    pub fn trajectories(&self) -> PathBuf {
+        self.path.join("trajectories.jsonl")
+    }
+
+    /// Where the checkpoints are.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+}
+
+fn parse(text: &str) -> Result<Table, String> {
+    text.parse().map_err(|error: toml::de::Error| error.to_string())
+}
+
+/// Every value that is no table, by its dotted key.
+fn flat(table: &Table) -> BTreeMap<String, &Value> {
+    fn walk<'a>(prefix: &str, table: &'a Table, into: &mut BTreeMap<String, &'a Value>) {
+        for (key, value) in table {
+            let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            match value {
+                Value::Table(inner) => walk(&key, inner, into),
+                value => drop(into.insert(key, value)),
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    walk("", table, &mut all);
+    all
+}
+
+/// Whether a run may begin here.
+fn check_free(path: &Path) -> Result<()> {
+    let refuse = |found: String| {
+        let what = format!("run folder `{}`", path.display());
+        Err(Error::invalid(what, "a folder that is empty or not there yet", found))
+    };
+    let names = match names(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return refuse("a file".into()),
+        names => names.map_err(Error::io("list", path))?,
+    };
+    if names.iter().any(|name| name == CONFIG) {
+        return refuse("a run; resume it, or name another folder".into());
+    }
+    match names.iter().find(|name| !BEGINNING.contains(&name.as_str())) {
+        Some(other) => refuse(format!("one that holds `{}`; name another folder", other.escape_debug())),
+        None => Ok(()),
+    }
+}
+
+/// Whether there is a run to go on with.
+fn check_run(path: &Path) -> Result<()> {
+    let missing = |remedy: String| {
+        let what = format!("a training run in `{}`", path.display());
+        Err(Error::NotFound { what, remedy: format!("{remedy}; name the folder that holds its `{CONFIG}`") })
+    };
+    match names(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => missing("nothing is there".into()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => missing("a file is there".into()),
+        Err(error) => Err(Error::io("list", path)(error)),
+        Ok(names) if names.iter().any(|name| name == CONFIG) => Ok(()),
+        Ok(names) if names.is_empty() => missing("the folder is empty".into()),
+        Ok(names) if names.iter().all(|name| BEGINNING.contains(&name.as_str())) => {
+            missing("it was killed while it began: begin it again".into())
+        }
+        Ok(names) => {
+            let shown: Vec<_> = names.iter().take(3).map(|name| format!("`{}`", name.escape_debug())).collect();
+            missing(format!("it holds {}{}", shown.join(", "), if names.len() > 3 { ", ..." } else { "" }))
+        }
+    }
+}
+
+fn names(path: &Path) -> io::Result<Vec<String>> {
+    let mut names: Vec<_> = fs::read_dir(path)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<_>>()?;
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,310 @@
+//! What do samples do to the weights? Losses and gradients in micro-batches, then an update of the optimiser.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use candle_core::{Device, Tensor, Var};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::batch::{Sample, micro_batches};
+use crate::checkpoint::TensorData;
+use crate::decoder::{Decoder, Packed};
+use crate::objective::{Metric, Metrics, Objectives, Tokens, Totals};
+use crate::ops::{Logprobs, Parameter, view};
+use crate::optim::{AdamW, AdamWSettings, Trainable};
+use crate::schedule::Schedule;
+use crate::{Error, Result};
+
+/// How updates are made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateSettings {
+    /// Samples of an update; 0 takes all of a step. The samples of a step are taken in their order.
+    pub batch: usize,
+    /// How often the samples of a step are learnt from.
+    pub epochs: usize,
+    /// Tokens of a micro-batch: what is held in memory at a time. It changes no number but by rounding.
+    pub micro_tokens: usize,
+    /// Whether each layer is computed again on the way back: far less memory, a third more work, the same numbers.
+    pub recompute: bool,
+}
+
+impl Default for UpdateSettings {
+    fn default() -> Self {
+        Self { batch: 0, epochs: 1, micro_tokens: 4096, recompute: true }
+    }
+}
+
+/// A model that learns.
+pub struct Learner {
+    decoder: Arc<Decoder>,
+    reference: Option<Decoder>,
+    objectives: Objectives,
+    optimizer: AdamW,
+    schedule: Schedule,
+    settings: UpdateSettings,
+    temperature: f32,
+}
+
+/// What a learner is made of.
+pub struct LearnerParts {
+    /// The model, with the weights or adapters that learn.
+    pub decoder: Arc<Decoder>,
+    /// What is made smaller.
+    pub objectives: Objectives,
+    /// How gradients change weights.
+    pub optimizer: AdamWSettings,
+    /// The learning rate of each update.
+    pub schedule: Schedule,
+    /// How updates are made.
+    pub settings: UpdateSettings,
+    /// The temperature at which samples were drawn; log-probabilities are computed at it.
+    pub temperature: f64,
+}
+
+impl Learner {
+    /// A learner that has made no update. Where the objectives need a reference, it is the model as it is now.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for settings out of range; those of the tensors.
+    pub fn new(parts: LearnerParts) -> Result<Self> {
+        let LearnerParts { decoder, objectives, optimizer, schedule, settings, temperature } = parts;
+        objectives.check()?;
+        if settings.micro_tokens == 0 || settings.epochs == 0 {
+            return Err(Error::invalid("update", "`micro_tokens` and `epochs` of 1 or more", "0"));
+        }
+        let reference = if objectives.needs_reference() { Some(decoder.frozen()?) } else { None };
+        let optimizer = AdamW::new(optimizer)?;
+        let temperature = if temperature == 0.0 { 1.0 } else { temperature as f32 };
+        Ok(Self { decoder, reference, objectives, optimizer, schedule, settings, temperature })
+    }
+
+    /// The model.
+    pub fn decoder(&self) -> &Arc<Decoder> {
+        &self.decoder
+    }
+
+    /// The log-probability of each token that the policy wrote, under the model as it is now; one list a sample.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn logprobs(&self, samples: &[Sample]) -> Result<Vec<Vec<f32>>> {
+        self.scored(&self.decoder, samples)
+    }
+
+    fn scored(&self, decoder: &Decoder, samples: &[Sample]) -> Result<Vec<Vec<f32>>> {
+        let mut all = Vec::with_capacity(samples.len());
+        for samples in micro_batches(samples, self.settings.micro_tokens) {
+            let batch = Batch::new(samples);
+            let pass = decoder.forward(&batch.packed, &batch.rows, true)?;
+            let found = Logprobs::new(pass.hidden(), decoder.head(), &batch.targets, self.temperature)?;
+            all.extend(batch.places.iter().map(|place| found.logprobs[place.clone()].to_vec()));
+        }
+        Ok(all)
+    }
+
+    /// Adds the gradients of one optimiser batch to the weights' accumulators, and tells its loss and what else is told. Weights
+    /// do not change.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for samples that do not fit the model; those of the tensors.
+    pub fn gradients(&self, samples: &[Sample]) -> Result<Metrics> {
+        let unknown = samples.iter().any(|sample| sample.logprobs.is_none());
+        let old = if unknown { self.logprobs(samples)? } else { Vec::new() };
+        let old = samples.iter().enumerate().map(|(at, sample)| sample.logprobs.as_ref().unwrap_or_else(|| &old[at]));
+        let old: Vec<&Vec<f32>> = old.collect();
+        let reference = self.reference.as_ref().map(|decoder| self.scored(decoder, samples)).transpose()?;
+        let batches = micro_batches(samples, self.settings.micro_tokens);
+        let mut totals = Totals::default();
+        for samples in &batches {
+            let batch = Batch::new(samples);
+            totals.add(&batch.places, &vec![1.0; batch.rows.len()], &batch.in_query);
+        }
+        let mut metrics = Metrics::default();
+        let mut first = 0;
+        for samples in batches {
+            let of = first..first + samples.len();
+            let reference = reference.as_ref().map(|reference| reference[of.clone()].concat());
+            let old: Vec<f32> = old[of.clone()].iter().flat_map(|old| old.iter().copied()).collect();
+            metrics.merge(&self.micro_batch(samples, old, reference, &totals)?);
+            first = of.end;
+        }
+        Ok(metrics)
+    }
+
+    fn micro_batch(
+        &self,
+        samples: &[Sample],
+        old: Vec<f32>,
+        reference: Option<Vec<f32>>,
+        totals: &Totals,
+    ) -> Result<Metrics> {
+        let batch = Batch::new(samples);
+        let count = batch.rows.len();
+        let pass = self.decoder.forward(&batch.packed, &batch.rows, self.settings.recompute)?;
+        let found = Logprobs::new(pass.hidden(), self.decoder.head(), &batch.targets, self.temperature)?;
+        let vector = |values: Vec<f32>| Tensor::from_vec(values, count, &Device::Cpu);
+        let logprobs = Var::from_tensor(&vector(found.logprobs.clone())?)?;
+        let entropies = Var::from_tensor(&vector(found.entropies.clone())?)?;
+        let tokens = Tokens {
+            rows: batch.places,
+            logprobs: logprobs.as_tensor().clone(),
+            entropy: Some(entropies.as_tensor().clone()),
+            old: vector(old)?,
+            reference: reference.map(vector).transpose()?,
+            policy_mask: vector(vec![1.0; count])?,
+            query_mask: vector(batch.in_query)?,
+            advantages: vector(batch.advantages)?,
+        };
+        let terms = self.objectives.loss(&tokens, totals)?;
+        let gradients = terms.loss.backward()?;
+        let slopes = |var: &Var| gradients.get(var).map(Tensor::to_vec1::<f32>).transpose();
+        let to_logprobs = slopes(&logprobs)?.unwrap_or_else(|| vec![0.0; count]);
+        let to_entropies = slopes(&entropies)?;
+        pass.backward(found.backward(&to_logprobs, to_entropies.as_deref())?)?;
+        Ok(terms.metrics)
+    }
+
+    /// Learns from the samples of a step, in updates of `batch` samples.
+    ///
+    /// # Errors
+    /// As [`Self::gradients`]; [`Error::Diverged`] when three updates in a row are not finite.
+    pub fn update(&mut self, samples: &[Sample]) -> Result<Metrics> {
+        // All log-probabilities before the first update: later ones would be those of another policy.
+        let mut samples = samples.to_vec();
+        if samples.iter().any(|sample| sample.logprobs.is_none()) {
+            let known = self.logprobs(&samples)?;
+            for (sample, known) in samples.iter_mut().zip(known) {
+                sample.logprobs.get_or_insert(known);
+            }
+        }
+        let size = if self.settings.batch == 0 { samples.len().max(1) } else { self.settings.batch };
+        let mut metrics = Metrics::default();
+        for _ in 0..self.settings.epochs {
+            for samples in samples.chunks(size) {
+                let found = self.gradients(samples)?;
+                let rate = self.schedule.rate(self.optimizer.updates() + 1);
+                let parameters = self.decoder.parameters();
+                let updated = step(&mut self.optimizer, &parameters, rate, found.value("loss").unwrap_or(0.0));
+                parameters.iter().for_each(|parameter| parameter.clear());
+                let updated = updated?;
+                metrics.merge(&found);
+                metrics.add("update/gradient_norm", Metric::Max(updated.norm));
+                metrics.add("update/rate", Metric::Max(rate));
+                metrics.add("update/skipped", Metric::Sum(f64::from(u8::from(updated.skipped))));
+            }
+        }
+        Ok(metrics)
+    }
+
+    /// All that an interrupted run needs to go on: the weights that learn and the optimiser's moments, and its counts.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn state(&self) -> Result<(BTreeMap<String, TensorData<'_>>, Value)> {
+        let mut tensors = BTreeMap::new();
+        for parameter in self.learning() {
+            let values = parameter.value().flatten_all()?.to_vec1()?;
+            let data = TensorData { shape: parameter.value().dims().to_vec(), values: std::borrow::Cow::Owned(values) };
+            tensors.insert(parameter.name().to_owned(), data);
+        }
+        tensors.extend(self.optimizer.tensors());
+        Ok((tensors, self.optimizer.state()))
+    }
+
+    /// Goes on from [`Self::state`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for the state of another model.
+    pub fn restore(&mut self, mut tensors: BTreeMap<String, TensorData<'_>>, state: &Value) -> Result<()> {
+        self.optimizer = AdamW::restore(*self.optimizer.settings(), &mut tensors, state)?;
+        for parameter in self.learning() {
+            let data = tensors.remove(parameter.name());
+            let Some(data) = data.filter(|data| data.shape == parameter.value().dims()) else {
+                let what = format!("weight `{}` of the checkpoint", parameter.name());
+                return Err(Error::invalid(what, format!("{:?}", parameter.value().dims()), "another shape, or none"));
+            };
+            parameter.swap(&mut data.values.into_owned())?;
+        }
+        match tensors.keys().next() {
+            Some(name) => Err(Error::invalid("the checkpoint", "the weights of this model alone", format!("`{name}`"))),
+            None => Ok(()),
+        }
+    }
+
+    fn learning(&self) -> impl Iterator<Item = Arc<Parameter>> {
+        self.decoder.parameters().into_iter().filter(|parameter| parameter.learns())
+    }
+}
+
+/// Lends the weights to the optimiser.
+fn step(optimizer: &mut AdamW, all: &[Arc<Parameter>], rate: f64, loss: f64) -> Result<crate::Updated> {
+    let mut lent = Vec::new();
+    for parameter in all.iter().filter(|parameter| parameter.learns()) {
+        if let Some(gradient) = parameter.gradient() {
+            let mut values = Vec::new();
+            parameter.swap(&mut values)?;
+            lent.push((parameter, values, gradient));
+        }
+    }
+    let updated = lend(optimizer, &mut lent, rate, loss);
+    for (parameter, mut values, _) in lent {
+        parameter.swap(&mut values)?;
+    }
+    updated
+}
+
+fn lend(
+    optimizer: &mut AdamW,
+    lent: &mut [(&Arc<Parameter>, Vec<f32>, Tensor)],
+    rate: f64,
+    loss: f64,
+) -> Result<crate::Updated> {
+    let views: Vec<_> = lent.iter().map(|(_, _, gradient)| gradient.clone()).collect();
+    let views = views.iter().map(view).collect::<candle_core::Result<Vec<_>>>()?;
+    let mut trained = Vec::new();
+    for ((parameter, value, _), gradient) in lent.iter_mut().zip(&views) {
+        trained.push(Trainable { name: parameter.name(), shape: parameter.value().dims(), value, gradient });
+    }
+    optimizer.update(&mut trained, rate, loss)
+}
+
+/// Sequences of samples, and their needed tokens one after the other.
+struct Batch {
+    packed: Packed,
+    /// Rows whose hidden states predict the needed tokens.
+    rows: Vec<u32>,
+    targets: Vec<u32>,
+    /// The needed tokens of each sample.
+    places: Vec<Range<usize>>,
+    in_query: Vec<f32>,
+    advantages: Vec<f32>,
+}
+
+impl Batch {
+    fn new(samples: &[Sample]) -> Self {
+        let mut batch = Self {
+            packed: Packed::default(),
+            rows: Vec::new(),
+            targets: Vec::new(),
+            places: Vec::new(),
+            in_query: Vec::new(),
+            advantages: Vec::new(),
+        };
+        for sample in samples {
+            let first = batch.packed.tokens.len();
+            batch.packed.push(&sample.tokens);
+            let start = batch.rows.len();
+            for (place, in_query) in sample.places.iter().zip(&sample.in_query) {
+                batch.rows.push((first + place - 1) as u32);
+                batch.targets.push(sample.tokens[*place]);
+                batch.in_query.push(f32::from(u8::from(*in_query)));
+                batch.advantages.push(sample.advantage as f32);
+            }
+            batch.places.push(start..batch.rows.len());
+        }
+        batch
+    }
+}
