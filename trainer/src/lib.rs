@@ -16,7 +16,9 @@ mod policy;
 mod random;
 mod run_folder;
 mod schedule;
+mod settings;
 mod text;
+mod train;
 mod update;
 
 pub use advantage::{Advantage, Baseline, Deviation, Single};
@@ -40,5 +42,9 @@ pub use policy::LocalPolicy;
 pub use random::Position;
 pub use run_folder::RunFolder;
 pub use schedule::{Decay, Schedule};
+pub use settings::{
+    CheckpointSettings, Evaluation, Imitation, Objective as ObjectiveSetting, RolloutSettings, TrainSettings,
+};
 pub use text::{Chat, ChatTemplate, Detokenizer, Language, StopMatch, Tokenizer};
+pub use train::{Training, Watch};
 pub use update::{Learner, LearnerParts, UpdateSettings};

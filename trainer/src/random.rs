@@ -25,6 +25,11 @@ pub struct Position<'a> {
 }
 
 impl Position<'_> {
+    /// A number of this position, for those who make streams of their own from it.
+    pub fn number(&self) -> u64 {
+        rand::Rng::next_u64(&mut self.stream())
+    }
+
     /// The generator of this position, at its start. Other positions have generators of their own, unrelated to it.
     pub fn stream(&self) -> ChaCha8Rng {
         let mut hash = blake3::Hasher::new_derive_key(CONTEXT);

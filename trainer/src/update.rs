@@ -14,7 +14,6 @@ use crate::decoder::{Decoder, Packed};
 use crate::objective::{Metric, Metrics, Objectives, Tokens, Totals};
 use crate::ops::{Logprobs, Parameter, view};
 use crate::optim::{AdamW, AdamWSettings, Trainable};
-use crate::schedule::Schedule;
 use crate::{Error, Result};
 
 /// How updates are made.
@@ -43,7 +42,6 @@ pub struct Learner {
     reference: Option<Decoder>,
     objectives: Objectives,
     optimizer: AdamW,
-    schedule: Schedule,
     settings: UpdateSettings,
     temperature: f32,
 }
@@ -56,8 +54,6 @@ pub struct LearnerParts {
     pub objectives: Objectives,
     /// How gradients change weights.
     pub optimizer: AdamWSettings,
-    /// The learning rate of each update.
-    pub schedule: Schedule,
     /// How updates are made.
     pub settings: UpdateSettings,
     /// The temperature at which samples were drawn; log-probabilities are computed at it.
@@ -70,7 +66,7 @@ impl Learner {
     /// # Errors
     /// [`Error::InvalidInput`] for settings out of range; those of the tensors.
     pub fn new(parts: LearnerParts) -> Result<Self> {
-        let LearnerParts { decoder, objectives, optimizer, schedule, settings, temperature } = parts;
+        let LearnerParts { decoder, objectives, optimizer, settings, temperature } = parts;
         objectives.check()?;
         if settings.micro_tokens == 0 || settings.epochs == 0 {
             return Err(Error::invalid("update", "`micro_tokens` and `epochs` of 1 or more", "0"));
@@ -78,12 +74,22 @@ impl Learner {
         let reference = if objectives.needs_reference() { Some(decoder.frozen()?) } else { None };
         let optimizer = AdamW::new(optimizer)?;
         let temperature = if temperature == 0.0 { 1.0 } else { temperature as f32 };
-        Ok(Self { decoder, reference, objectives, optimizer, schedule, settings, temperature })
+        Ok(Self { decoder, reference, objectives, optimizer, settings, temperature })
     }
 
     /// The model.
     pub fn decoder(&self) -> &Arc<Decoder> {
         &self.decoder
+    }
+
+    /// Updates that were applied.
+    pub fn updates(&self) -> u64 {
+        self.optimizer.updates()
+    }
+
+    /// Compares with this model from now on, where the objectives need a reference.
+    pub fn set_reference(&mut self, reference: Decoder) {
+        self.reference = Some(reference);
     }
 
     /// The log-probability of each token that the policy wrote, under the model as it is now; one list a sample.
@@ -115,7 +121,8 @@ impl Learner {
         let old = if unknown { self.logprobs(samples)? } else { Vec::new() };
         let old = samples.iter().enumerate().map(|(at, sample)| sample.logprobs.as_ref().unwrap_or_else(|| &old[at]));
         let old: Vec<&Vec<f32>> = old.collect();
-        let reference = self.reference.as_ref().map(|decoder| self.scored(decoder, samples)).transpose()?;
+        let reference = self.reference.as_ref().filter(|_| self.objectives.needs_reference());
+        let reference = reference.map(|decoder| self.scored(decoder, samples)).transpose()?;
         let batches = micro_batches(samples, self.settings.micro_tokens);
         let mut totals = Totals::default();
         for samples in &batches {
@@ -167,11 +174,27 @@ impl Learner {
         Ok(terms.metrics)
     }
 
-    /// Learns from the samples of a step, in updates of `batch` samples.
+    /// Makes what the policy wrote in the samples likelier, whatever came of them, in one update.
+    ///
+    /// # Errors
+    /// As [`Self::update`].
+    pub fn imitate(&mut self, samples: &[Sample], rate: f64) -> Result<Metrics> {
+        let mut objectives = Objectives::default();
+        objectives.policy_gradient.weight = 0.0;
+        objectives.kl.weight = 0.0;
+        objectives.entropy.weight = 0.0;
+        objectives.supervised.weight = 1.0;
+        let learnt = std::mem::replace(&mut self.objectives, objectives);
+        let found = self.gradients(samples).and_then(|found| self.step(found, rate));
+        self.objectives = learnt;
+        found
+    }
+
+    /// Learns from the samples of a step, in updates of `batch` samples; `rate` is the learning rate of each, counted from 0.
     ///
     /// # Errors
     /// As [`Self::gradients`]; [`Error::Diverged`] when three updates in a row are not finite.
-    pub fn update(&mut self, samples: &[Sample]) -> Result<Metrics> {
+    pub fn update(&mut self, samples: &[Sample], rate: impl Fn(u64) -> f64) -> Result<Metrics> {
         // All log-probabilities before the first update: later ones would be those of another policy.
         let mut samples = samples.to_vec();
         if samples.iter().any(|sample| sample.logprobs.is_none()) {
@@ -181,22 +204,27 @@ impl Learner {
             }
         }
         let size = if self.settings.batch == 0 { samples.len().max(1) } else { self.settings.batch };
-        let mut metrics = Metrics::default();
+        let (mut metrics, mut number) = (Metrics::default(), 0);
         for _ in 0..self.settings.epochs {
             for samples in samples.chunks(size) {
                 let found = self.gradients(samples)?;
-                let rate = self.schedule.rate(self.optimizer.updates() + 1);
-                let parameters = self.decoder.parameters();
-                let updated = step(&mut self.optimizer, &parameters, rate, found.value("loss").unwrap_or(0.0));
-                parameters.iter().for_each(|parameter| parameter.clear());
-                let updated = updated?;
-                metrics.merge(&found);
-                metrics.add("update/gradient_norm", Metric::Max(updated.norm));
-                metrics.add("update/rate", Metric::Max(rate));
-                metrics.add("update/skipped", Metric::Sum(f64::from(u8::from(updated.skipped))));
+                metrics.merge(&self.step(found, rate(number))?);
+                number += 1;
             }
         }
         Ok(metrics)
+    }
+
+    /// An update with the gradients that were gathered, which are forgotten.
+    fn step(&mut self, mut found: Metrics, rate: f64) -> Result<Metrics> {
+        let parameters = self.decoder.parameters();
+        let updated = update(&mut self.optimizer, &parameters, rate, found.value("loss").unwrap_or(0.0));
+        parameters.iter().for_each(|parameter| parameter.clear());
+        let updated = updated?;
+        found.add("update/gradient_norm", Metric::Max(updated.norm));
+        found.add("update/rate", Metric::Max(rate));
+        found.add("update/skipped", Metric::Sum(f64::from(u8::from(updated.skipped))));
+        Ok(found)
     }
 
     /// All that an interrupted run needs to go on: the weights that learn and the optimiser's moments, and its counts.
@@ -240,7 +268,7 @@ impl Learner {
 }
 
 /// Lends the weights to the optimiser.
-fn step(optimizer: &mut AdamW, all: &[Arc<Parameter>], rate: f64, loss: f64) -> Result<crate::Updated> {
+fn update(optimizer: &mut AdamW, all: &[Arc<Parameter>], rate: f64, loss: f64) -> Result<crate::Updated> {
     let mut lent = Vec::new();
     for parameter in all.iter().filter(|parameter| parameter.learns()) {
         if let Some(gradient) = parameter.gradient() {

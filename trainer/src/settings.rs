@@ -1,0 +1,197 @@
+//! How is a model trained? All settings of a run, with their defaults.
+
+use serde::{Deserialize, Serialize};
+
+use crate::decoder::LoraConfig;
+use crate::generate::Sampling;
+use crate::objective::Objectives;
+use crate::optim::AdamWSettings;
+use crate::schedule::{Decay, Schedule};
+use crate::update::UpdateSettings;
+use crate::{Error, Result};
+
+/// All settings of a run; a TOML file. Unknown keys are errors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TrainSettings {
+    /// Where all that is drawn comes from.
+    pub seed: u64,
+    /// Steps of reinforcement learning.
+    pub steps: u64,
+    /// What is learnt by imitation before.
+    pub imitation: Imitation,
+    /// Adapters beside frozen weights; where they are left out, all weights learn.
+    pub lora: Option<LoraConfig>,
+    /// How episodes are played.
+    pub rollout: RolloutSettings,
+    /// What is made smaller: the name of a preset, or a table.
+    pub objective: Objective,
+    /// How gradients change weights.
+    pub optimizer: AdamWSettings,
+    /// The learning rate of each update, from the first one behind the imitation on.
+    pub schedule: Schedule,
+    /// How updates are made.
+    pub update: UpdateSettings,
+    /// How the model is tested on the way.
+    pub evaluation: Evaluation,
+    /// How often all is saved.
+    pub checkpoint: CheckpointSettings,
+}
+
+impl Default for TrainSettings {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            steps: 100,
+            imitation: Imitation::default(),
+            lora: None,
+            rollout: RolloutSettings::default(),
+            objective: Objective::Name("search-r1".into()),
+            optimizer: AdamWSettings::default(),
+            schedule: Schedule { peak: 1e-6, warmup: 0, decay: Decay::Constant, total: 100, floor: 0.0 },
+            update: UpdateSettings::default(),
+            evaluation: Evaluation::default(),
+            checkpoint: CheckpointSettings::default(),
+        }
+    }
+}
+
+/// A preset's name, or a table of objectives.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Objective {
+    /// One of [`crate::OBJECTIVE_PRESETS`].
+    Name(String),
+    /// All of it.
+    Table(Box<Objectives>),
+}
+
+/// Supervised steps before the first one of reinforcement: one that knows the answers plays, and what it writes is imitated.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Imitation {
+    /// Steps.
+    pub steps: u64,
+    /// Tasks of a step.
+    pub tasks: usize,
+    /// The learning rate.
+    pub rate: f64,
+}
+
+impl Default for Imitation {
+    fn default() -> Self {
+        Self { steps: 0, tasks: 16, rate: 1e-5 }
+    }
+}
+
+/// How episodes are played.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RolloutSettings {
+    /// Tasks of a step.
+    pub tasks: usize,
+    /// Episodes of each: a group.
+    pub samples: u32,
+    /// Episodes under way at a time.
+    pub parallel: usize,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+}
+
+impl Default for RolloutSettings {
+    fn default() -> Self {
+        Self { tasks: 16, samples: 5, parallel: 64, sampling: Sampling::default() }
+    }
+}
+
+/// How the model is tested: greedily, each task once.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Evaluation {
+    /// After so many steps, and before the first and after the last; 0 is never.
+    pub every: u64,
+    /// The first so many of the held-out tasks; 0 is all.
+    pub tasks: usize,
+}
+
+impl Default for Evaluation {
+    fn default() -> Self {
+        Self { every: 10, tasks: 0 }
+    }
+}
+
+/// How often all is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointSettings {
+    /// After so many steps, and after the last.
+    pub every: u64,
+    /// How many are kept.
+    pub keep: std::num::NonZero<usize>,
+}
+
+impl Default for CheckpointSettings {
+    fn default() -> Self {
+        Self { every: 10, keep: std::num::NonZero::<usize>::MIN }
+    }
+}
+
+impl TrainSettings {
+    /// Settings in TOML. What is not said has its default. `what` is what an error calls the text.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for an unknown key or a value out of its range.
+    pub fn parse(text: &str, what: &str) -> Result<Self> {
+        let read = toml::from_str(text);
+        let settings: Self = read.map_err(|error: toml::de::Error| {
+            Error::invalid(what, "settings of a run", error.to_string().trim_end())
+        })?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// As TOML, with all values.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for what TOML cannot hold.
+    pub fn to_toml(&self) -> Result<String> {
+        let resolved = Self { objective: Objective::Table(Box::new(self.objectives()?)), ..self.clone() };
+        toml::to_string(&resolved)
+            .map_err(|error| Error::invalid("the settings", "what TOML can hold", error.to_string()))
+    }
+
+    /// What is made smaller.
+    ///
+    /// # Errors
+    /// Those of [`Objectives::named`].
+    pub fn objectives(&self) -> Result<Objectives> {
+        match &self.objective {
+            Objective::Name(name) => Objectives::named(name),
+            Objective::Table(objectives) => Ok(**objectives),
+        }
+    }
+
+    /// What types cannot say.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a value out of its range.
+    pub fn check(&self) -> Result<()> {
+        let positive = [
+            ("rollout.tasks", self.rollout.tasks as u64),
+            ("rollout.samples", u64::from(self.rollout.samples)),
+            ("rollout.parallel", self.rollout.parallel as u64),
+            ("checkpoint.every", self.checkpoint.every),
+            ("imitation.tasks", self.imitation.tasks as u64),
+        ];
+        if let Some((name, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Err(Error::invalid(name, "1 or more", "0"));
+        }
+        for (name, rate) in [("imitation.rate", self.imitation.rate), ("schedule.peak", self.schedule.peak)] {
+            if !(rate.is_finite() && rate >= 0.0) {
+                return Err(Error::invalid(name, "a learning rate of 0 or more", rate.to_string()));
+            }
+        }
+        self.rollout.sampling.check()?;
+        self.objectives()?.check()
+    }
+}

@@ -1,0 +1,323 @@
+//! The loop: tasks are drawn, episodes played and scored, advantages computed, the model updated, tested and saved.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hindsearch_env::policy::{Oracle, Policy};
+use hindsearch_env::{Rollout, RolloutOptions, Rules, Stop, Task, Trajectory, TrajectoryLog, read_trajectories};
+use hindsearch_indexes::{Interrupt, Progress};
+use hindsearch_retriever::Retrieve;
+use rand::seq::SliceRandom;
+use serde_json::json;
+
+use crate::batch::Sample;
+use crate::checkpoint::{Checkpoint, Checkpoints, Skipped};
+use crate::generate::{EngineOptions, Sampling};
+use crate::monitor::Monitor;
+use crate::objective::Metrics;
+use crate::policy::LocalPolicy;
+use crate::random::Position;
+use crate::run_folder::RunFolder;
+use crate::settings::TrainSettings;
+use crate::text::Language;
+use crate::update::Learner;
+use crate::{Error, Result};
+
+/// A training run.
+pub struct Training<'a> {
+    /// How.
+    pub settings: &'a TrainSettings,
+    /// The recipe of the episodes.
+    pub rules: &'a Rules,
+    /// Where passages come from.
+    pub retriever: &'a dyn Retrieve,
+    /// What is learnt on.
+    pub tasks: &'a [Task],
+    /// What is tested on; never learnt on.
+    pub held_out: &'a [Task],
+    /// How episodes are told to the model.
+    pub language: &'a Language,
+    /// Where all is written.
+    pub folder: &'a RunFolder,
+    /// Told of what goes on.
+    pub watch: &'a dyn Watch,
+}
+
+/// Is told how a run goes; the library never prints.
+pub trait Watch: Sync {
+    /// Something takes its time: `what`, and how far it is.
+    fn progress(&self, what: &str, done: Progress);
+
+    /// A checkpoint was passed over.
+    fn skipped(&self, skipped: &Skipped);
+}
+
+impl Training<'_> {
+    /// Trains until the last step, from the newest checkpoint of the folder where there is one. The same settings, tasks and model
+    /// give the same weights, bit for bit, however often the run was stopped.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] on request, with everything saved; [`Error::Diverged`]; those of the environment when no episode of a
+    /// step came to its end; [`Error::Io`].
+    pub fn run(
+        &self,
+        learner: &mut Learner,
+        monitor: impl FnOnce(Option<u64>) -> Result<Monitor>,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
+        if self.tasks.is_empty() {
+            return Err(Error::invalid("tasks to learn on", "one at least", "none"));
+        }
+        let checkpoints = Checkpoints::new(self.folder.checkpoints(), self.settings.checkpoint.keep);
+        let saved = checkpoints.latest(&|skipped| self.watch.skipped(skipped))?;
+        let begun = saved.as_ref().map(|checkpoint| checkpoint.step);
+        let monitor = monitor(begun)?;
+        let mut place = Place::default();
+        if let Some(Checkpoint { step, tensors, state }) = saved {
+            learner.restore(tensors, &state["optimizer"])?;
+            place = Place { step, updates: state["updates"].as_u64().unwrap_or(0) };
+        }
+        let last = self.settings.imitation.steps + self.settings.steps;
+        if begun.is_none() {
+            self.test(learner, 0, &monitor, interrupt)?;
+        }
+        let mut kept = begun;
+        while place.step < last {
+            let step = place.step + 1;
+            let outcome = self.step(learner, step, &mut place, interrupt);
+            if let Err(Error::Interrupted | Error::Env(hindsearch_env::Error::Interrupted)) = outcome {
+                // What was begun is not done; the last whole step is saved.
+                if kept != Some(place.step) && place.step > 0 {
+                    self.save(learner, place, &monitor, &checkpoints)?;
+                }
+                return Err(Error::Interrupted);
+            }
+            let numbers = outcome?;
+            place.step = step;
+            let numbers: Vec<(&str, f64)> = numbers.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+            monitor.record(step, &numbers);
+            let every = self.settings.evaluation.every;
+            if every > 0 && (step % every == 0 || step == last) {
+                self.test(learner, step, &monitor, interrupt)?;
+            }
+            if step % self.settings.checkpoint.every == 0 || step == last {
+                self.save(learner, place, &monitor, &checkpoints)?;
+                kept = Some(step);
+            }
+        }
+        Ok(())
+    }
+
+    /// One step: imitation first, then reinforcement.
+    fn step(&self, learner: &mut Learner, step: u64, place: &mut Place, interrupt: &Interrupt) -> Result<Numbers> {
+        let mut numbers = Numbers::new();
+        let (imitation, begun) = (&self.settings.imitation, Instant::now());
+        if step <= imitation.steps {
+            let tasks = self.draw(step - 1, imitation.tasks, "imitation");
+            let episodes = self.play(&Oracle::new(&tasks), &tasks, 1, step, interrupt)?;
+            let samples: Vec<Sample> = episodes
+                .iter()
+                .filter(|episode| episode.reward.is_some())
+                .map(|episode| self.sample(episode, 0.0))
+                .collect::<Result<_>>()?;
+            add(&mut numbers, &learner.imitate(&samples, imitation.rate)?);
+            numbers.insert("time/update".into(), begun.elapsed().as_secs_f64());
+            return Ok(numbers);
+        }
+        let tasks = self.draw(step - 1 - imitation.steps, self.settings.rollout.tasks, "tasks");
+        let policy = self.policy(learner, self.settings.rollout.sampling)?;
+        let episodes = self.play(&policy, &tasks, self.settings.rollout.samples, step, interrupt)?;
+        drop(policy);
+        numbers.insert("time/rollout".into(), begun.elapsed().as_secs_f64());
+        describe(&mut numbers, &episodes);
+        let samples = self.samples(&tasks, &episodes)?;
+        let updating = Instant::now();
+        let before = place.updates;
+        let count = learner.updates();
+        let schedule = self.settings.schedule;
+        add(&mut numbers, &learner.update(&samples, |number| schedule.rate(before + number + 1))?);
+        place.updates += learner.updates() - count;
+        numbers.insert("time/update".into(), updating.elapsed().as_secs_f64());
+        numbers.insert("time/step".into(), begun.elapsed().as_secs_f64());
+        Ok(numbers)
+    }
+
+    /// Groups of a step, and what each episode was worth beside its siblings. One that something outside kept from its end is in no
+    /// group.
+    fn samples(&self, tasks: &[Task], episodes: &[Trajectory]) -> Result<Vec<Sample>> {
+        let mut groups: Vec<Vec<&Trajectory>> = tasks.iter().map(|_| Vec::new()).collect();
+        let places: BTreeMap<&str, usize> = tasks.iter().enumerate().map(|(at, task)| (task.id(), at)).collect();
+        for episode in episodes.iter().filter(|episode| episode.reward.is_some()) {
+            if let Some(at) = places.get(episode.task.as_str()) {
+                groups[*at].push(episode);
+            }
+        }
+        let reward = |episode: &&Trajectory| episode.reward.as_ref().map_or(0.0, |reward| reward.total);
+        let rewards: Vec<Vec<f64>> = groups.iter().map(|group| group.iter().map(reward).collect()).collect();
+        let advantages = self.settings.objectives()?.advantage.of(&rewards).concat();
+        groups
+            .concat()
+            .into_iter()
+            .zip(advantages)
+            .map(|(episode, advantage)| self.sample(episode, advantage))
+            .collect()
+    }
+
+    fn sample(&self, episode: &Trajectory, advantage: f64) -> Result<Sample> {
+        Sample::new(self.language, &self.rules.preset().prompt, episode, advantage)
+    }
+
+    fn policy(&self, learner: &Learner, sampling: Sampling) -> Result<LocalPolicy> {
+        let options = EngineOptions { rows: self.settings.rollout.parallel, ..EngineOptions::default() };
+        LocalPolicy::new(learner.decoder().clone(), self.language.clone(), sampling, options)
+    }
+
+    /// Plays each task so many times; in the order of tasks and plays.
+    fn play(
+        &self,
+        policy: &dyn Policy,
+        tasks: &[Task],
+        samples: u32,
+        step: u64,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Trajectory>> {
+        let path = self.folder.path().join("trajectories").join(format!("step-{step:06}.jsonl"));
+        let what = if step <= self.settings.imitation.steps { "imitating" } else { "playing" };
+        self.episodes(policy, tasks, samples, &path, (what, step), interrupt)
+    }
+
+    fn episodes(
+        &self,
+        policy: &dyn Policy,
+        tasks: &[Task],
+        samples: u32,
+        path: &Path,
+        (what, step): (&str, u64),
+        interrupt: &Interrupt,
+    ) -> Result<Vec<Trajectory>> {
+        begin(path)?;
+        let options = RolloutOptions {
+            samples: NonZero::new(samples).unwrap_or(NonZero::<u32>::MIN),
+            parallel: NonZero::new(self.settings.rollout.parallel).unwrap_or(NonZero::<usize>::MIN),
+            // Each step draws anew, and the same when it is played again.
+            seed: Position { seed: self.settings.seed, purpose: what, update: step, task: "", sample: 0 }.number(),
+            ..RolloutOptions::default()
+        };
+        let rollout = Rollout { rules: self.rules, retriever: self.retriever, policy, options };
+        let mut log = TrajectoryLog::open(path)?;
+        let summary = rollout.run(tasks, &mut log, &|done| self.watch.progress(what, done), interrupt)?;
+        if let (0, Some(failure)) = (summary.played, summary.failure) {
+            return Err(hindsearch_env::Error::Unavailable {
+                what: format!("all {} episodes of step {step}", summary.failed),
+                found: failure,
+                remedy: "mend that, and the same command goes on from the last checkpoint".into(),
+            }
+            .into());
+        }
+        drop(log);
+        let mut episodes = read_trajectories(path)?;
+        let order: BTreeMap<&str, usize> = tasks.iter().enumerate().map(|(at, task)| (task.id(), at)).collect();
+        episodes.sort_by_key(|episode| (order.get(episode.task.as_str()).copied(), episode.sample));
+        Ok(episodes)
+    }
+
+    /// Plays the held-out tasks greedily.
+    fn test(&self, learner: &Learner, step: u64, monitor: &Monitor, interrupt: &Interrupt) -> Result<()> {
+        let count = match self.settings.evaluation.tasks {
+            0 => self.held_out.len(),
+            most => most.min(self.held_out.len()),
+        };
+        if count == 0 || self.settings.evaluation.every == 0 {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let policy = self.policy(learner, Sampling::greedy())?;
+        let path = self.folder.path().join("evaluation").join(format!("step-{step:06}.jsonl"));
+        let episodes = self.episodes(&policy, &self.held_out[..count], 1, &path, ("testing", step), interrupt)?;
+        let mut numbers = Numbers::new();
+        describe(&mut numbers, &episodes);
+        let mut named: Vec<(String, f64)> =
+            numbers.into_iter().map(|(name, value)| (format!("test/{name}"), value)).collect();
+        named.push(("time/test".into(), begun.elapsed().as_secs_f64()));
+        monitor.record(step, &named.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    /// Tasks of a step: the next ones of an order that is drawn anew for each round through all of them.
+    fn draw(&self, step: u64, count: usize, purpose: &str) -> Vec<Task> {
+        let total = self.tasks.len() as u64;
+        let mut chosen: Vec<Task> = Vec::new();
+        let mut order: (Option<u64>, Vec<usize>) = (None, Vec::new());
+        for number in step * count as u64..(step + 1) * count as u64 {
+            let round = number / total;
+            if order.0 != Some(round) {
+                let mut places: Vec<usize> = (0..self.tasks.len()).collect();
+                let position = Position { seed: self.settings.seed, purpose, update: round, task: "", sample: 0 };
+                places.shuffle(&mut position.stream());
+                order = (Some(round), places);
+            }
+            let task = &self.tasks[order.1[(number % total) as usize]];
+            // A step that is longer than a round plays a task once.
+            if !chosen.iter().any(|other| other.id() == task.id()) {
+                chosen.push(task.clone());
+            }
+        }
+        chosen
+    }
+
+    fn save(&self, learner: &Learner, place: Place, monitor: &Monitor, checkpoints: &Checkpoints) -> Result<()> {
+        monitor.sync();
+        let (tensors, optimizer) = learner.state()?;
+        let state = json!({ "optimizer": optimizer, "updates": place.updates });
+        checkpoints.save(&Checkpoint { step: place.step, tensors, state })?;
+        Ok(())
+    }
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    step: u64,
+    /// Updates of reinforcement learning.
+    updates: u64,
+}
+
+/// Numbers by name.
+type Numbers = BTreeMap<String, f64>;
+
+fn add(numbers: &mut Numbers, metrics: &Metrics) {
+    numbers.extend(metrics.iter().map(|(name, value)| (name.to_owned(), value)));
+}
+
+/// What episodes were like.
+fn describe(numbers: &mut Numbers, episodes: &[Trajectory]) {
+    let over: Vec<&Trajectory> = episodes.iter().filter(|episode| episode.reward.is_some()).collect();
+    let count = over.len().max(1) as f64;
+    let mut mean = |name: &str, value: &dyn Fn(&Trajectory) -> f64| {
+        numbers.insert(name.to_owned(), over.iter().map(|episode| value(episode)).sum::<f64>() / count);
+    };
+    let written = |episode: &Trajectory| {
+        let policy = episode.spans.iter().filter(|span| span.author == hindsearch_env::Author::Policy);
+        policy.map(|span| span.tokens.len()).sum::<usize>() as f64
+    };
+    mean("reward/mean", &|episode| episode.reward.as_ref().map_or(0.0, |reward| reward.total));
+    mean("episode/turns", &|episode| episode.turns.len() as f64);
+    mean("episode/searches", &|episode| episode.searches() as f64);
+    mean("episode/answered", &|episode| f64::from(u8::from(episode.stop == Some(Stop::Answer))));
+    mean("episode/tokens", &written);
+    numbers.insert("episode/count".into(), over.len() as f64);
+    numbers.insert("episode/failed".into(), (episodes.len() - over.len()) as f64);
+}
+
+/// An empty file in a folder that is there.
+fn begin(path: &Path) -> Result<()> {
+    let folder: PathBuf = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
