@@ -55,7 +55,9 @@ impl LocalPolicy {
         };
         let written = self.engine.generate(request)?;
         let mut message = Detokenizer::new(tokenizer, &[]);
-        written.tokens.iter().for_each(|token| drop(message.push(*token)));
+        for token in &written.tokens {
+            message.push(*token);
+        }
         let (text, ends) = message.message();
         let cut_off = written.reason == Reason::Limit;
         Ok(Message { text, tokens: written.tokens, logprobs: written.logprobs, ends, cut_off })
