@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::batch::Sample;
 use crate::checkpoint::{Checkpoint, Checkpoints, Skipped};
 use crate::generate::{EngineOptions, Sampling};
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, read_metrics};
 use crate::objective::Metrics;
 use crate::policy::LocalPolicy;
 use crate::random::Position;
@@ -78,37 +78,46 @@ impl Training<'_> {
         let mut place = Place::default();
         if let Some(Checkpoint { step, tensors, state }) = saved {
             learner.restore(tensors, &state["optimizer"])?;
-            place = Place { step, updates: state["updates"].as_u64().unwrap_or(0) };
+            let tested = self.was_tested(step)?.then_some(step);
+            place = Place { step, updates: state["updates"].as_u64().unwrap_or(0), tested, is_saved: true };
         }
+        let outcome = self.steps(learner, &mut place, &monitor, &checkpoints, interrupt);
+        if let Err(Error::Interrupted | Error::Env(hindsearch_env::Error::Interrupted)) = outcome {
+            // What was begun is done again; the last whole step is saved.
+            if place.step > 0 && !place.is_saved {
+                self.save(learner, &mut place, &monitor, &checkpoints)?;
+            }
+            return Err(Error::Interrupted);
+        }
+        outcome
+    }
+
+    fn steps(
+        &self,
+        learner: &mut Learner,
+        place: &mut Place,
+        monitor: &Monitor,
+        checkpoints: &Checkpoints,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
         let last = self.settings.imitation.steps + self.settings.steps;
-        if begun.is_none() {
-            self.test(learner, 0, &monitor, interrupt)?;
-        }
-        let mut kept = begun;
-        while place.step < last {
+        let due = |every: u64, step: u64| every > 0 && (step % every == 0 || step == last);
+        loop {
+            if due(self.settings.evaluation.every, place.step) && place.tested != Some(place.step) {
+                self.test(learner, place.step, monitor, interrupt)?;
+                place.tested = Some(place.step);
+            }
+            if place.step > 0 && due(self.settings.checkpoint.every, place.step) && !place.is_saved {
+                self.save(learner, place, monitor, checkpoints)?;
+            }
+            if place.step >= last {
+                return Ok(());
+            }
             let step = place.step + 1;
-            let outcome = self.step(learner, step, &mut place, interrupt);
-            if let Err(Error::Interrupted | Error::Env(hindsearch_env::Error::Interrupted)) = outcome {
-                // What was begun is not done; the last whole step is saved.
-                if kept != Some(place.step) && place.step > 0 {
-                    self.save(learner, place, &monitor, &checkpoints)?;
-                }
-                return Err(Error::Interrupted);
-            }
-            let numbers = outcome?;
-            place.step = step;
-            let numbers: Vec<(&str, f64)> = numbers.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-            monitor.record(step, &numbers);
-            let every = self.settings.evaluation.every;
-            if every > 0 && (step % every == 0 || step == last) {
-                self.test(learner, step, &monitor, interrupt)?;
-            }
-            if step % self.settings.checkpoint.every == 0 || step == last {
-                self.save(learner, place, &monitor, &checkpoints)?;
-                kept = Some(step);
-            }
+            let numbers = self.step(learner, step, place, interrupt)?;
+            *place = Place { step, is_saved: false, ..*place };
+            monitor.record(step, &numbers.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>());
         }
-        Ok(())
     }
 
     /// One step: imitation first, then reinforcement.
@@ -224,6 +233,14 @@ impl Training<'_> {
         Ok(episodes)
     }
 
+    /// Whether the numbers of a test after this step were kept.
+    fn was_tested(&self, step: u64) -> Result<bool> {
+        let records = read_metrics(&self.folder.path().join("metrics.jsonl"), &|_| {})?;
+        Ok(records
+            .iter()
+            .any(|record| record.step == step && record.values.keys().any(|name| name.starts_with("test/"))))
+    }
+
     /// Plays the held-out tasks greedily.
     fn test(&self, learner: &Learner, step: u64, monitor: &Monitor, interrupt: &Interrupt) -> Result<()> {
         let count = match self.settings.evaluation.tasks {
@@ -268,11 +285,12 @@ impl Training<'_> {
         chosen
     }
 
-    fn save(&self, learner: &Learner, place: Place, monitor: &Monitor, checkpoints: &Checkpoints) -> Result<()> {
+    fn save(&self, learner: &Learner, place: &mut Place, monitor: &Monitor, checkpoints: &Checkpoints) -> Result<()> {
         monitor.sync();
         let (tensors, optimizer) = learner.state()?;
         let state = json!({ "optimizer": optimizer, "updates": place.updates });
         checkpoints.save(&Checkpoint { step: place.step, tensors, state })?;
+        place.is_saved = true;
         Ok(())
     }
 }
@@ -283,6 +301,10 @@ struct Place {
     step: u64,
     /// Updates of reinforcement learning.
     updates: u64,
+    /// The step after which the model was last tested.
+    tested: Option<u64>,
+    /// Whether all of this is in a checkpoint.
+    is_saved: bool,
 }
 
 /// Numbers by name.

@@ -63,7 +63,11 @@ impl Retrieve for Shelf {
             return Err(hindsearch_retriever::Error::NotFound { what: "the shelf".into(), remedy: "wait".into() });
         }
         let found = |query: &String| {
-            vec![Ranked { row: 0, score: 1.0, passage: Passage::from_contents("0".into(), &format!("\"T\"\nx{query}")) }]
+            vec![Ranked {
+                row: 0,
+                score: 1.0,
+                passage: Passage::from_contents("0".into(), &format!("\"T\"\nx{query}")),
+            }]
         };
         Ok(queries.iter().map(found).collect())
     }
@@ -211,7 +215,8 @@ fn a_tiny_model_learns_to_search_and_to_answer() {
 
 #[test]
 fn a_run_that_was_stopped_anywhere_ends_with_the_same_bits() {
-    let settings = LEARNS.replace("steps = 60", "steps = 3").replace("steps = 4", "steps = 5").replace("total = 4", "total = 5");
+    let settings =
+        LEARNS.replace("steps = 60", "steps = 3").replace("steps = 4", "steps = 5").replace("total = 4", "total = 5");
     for lora in ["", "[lora]\nrank = 2\n"] {
         let folder = tempfile::tempdir().unwrap();
         let world = world(&format!("{settings}{lora}"));
@@ -221,13 +226,13 @@ fn a_run_that_was_stopped_anywhere_ends_with_the_same_bits() {
         let mut stops = 0;
         // Each time a little further; at last it is not stopped.
         let found = loop {
-            match world.train(&parts, Some(12 + 5 * stops), None) {
+            match world.train(&parts, Some(6 + 3 * stops), None) {
                 Err(Error::Interrupted) => stops += 1,
                 other => break other.unwrap(),
             }
             assert!(stops < 100, "it never ends");
         };
-        assert!(stops > 2, "it was stopped {stops} times");
+        assert!(stops > 0, "it was stopped {stops} times");
         assert_eq!(weights(&found), expected);
         assert_eq!(numbers(&parts), numbers(&whole));
     }
