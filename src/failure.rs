@@ -5,7 +5,7 @@ use std::io;
 
 use hindsearch::config::ConfigError;
 use hindsearch::indexes::{self, ErrorKind};
-use hindsearch::{env, retriever};
+use hindsearch::{env, retriever, trainer};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub enum Failure {
     Retriever(retriever::Error),
     /// From the environment's library.
     Env(env::Error),
+    /// From the trainer's library.
+    Trainer(trainer::Error),
     /// A setting that cannot be used.
     Config(ConfigError),
     /// An argument or a combination that the parser cannot refuse.
@@ -39,6 +41,8 @@ impl Failure {
             Self::Retriever(error) => error.kind().exit_code(),
             Self::Env(env::Error::Interrupted) => 130,
             Self::Env(error) => error.kind().exit_code(),
+            Self::Trainer(trainer::Error::Interrupted) => 130,
+            Self::Trainer(error) => error.kind().exit_code(),
             Self::Config(ConfigError::Read { source, .. }) => ErrorKind::of_io(source).exit_code(),
             Self::Config(_) | Self::Usage(_) => ErrorKind::InvalidInput.exit_code(),
             Self::Verdict(kind, _) => kind.exit_code(),
@@ -59,11 +63,12 @@ impl fmt::Display for Failure {
             Self::Retriever(retriever::Error::Index(indexes::Error::Interrupted)) => {
                 write!(f, "interrupted; nothing is half done: run the same command again to go on")
             }
-            Self::Env(env::Error::Interrupted) => {
+            Self::Env(env::Error::Interrupted) | Self::Trainer(trainer::Error::Interrupted) => {
                 write!(f, "interrupted; what was done is kept: run the same command again to go on")
             }
             Self::Retriever(error) => error.fmt(f),
             Self::Env(error) => error.fmt(f),
+            Self::Trainer(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::Usage(message) | Self::Verdict(_, message) => message.fmt(f),
             Self::Stream(error) => write!(f, "standard input or output: {error}"),
@@ -87,6 +92,12 @@ impl From<indexes::Error> for Failure {
 impl From<env::Error> for Failure {
     fn from(error: env::Error) -> Self {
         Self::Env(error)
+    }
+}
+
+impl From<trainer::Error> for Failure {
+    fn from(error: trainer::Error) -> Self {
+        Self::Trainer(error)
     }
 }
 

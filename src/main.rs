@@ -80,6 +80,8 @@ enum Command {
     /// Play, keep and score episodes
     #[command(subcommand)]
     Env(commands::env::Command),
+    /// Train a model on episodes
+    Train(Box<commands::train::Args>),
     /// Show the trajectories of a run in a browser
     #[cfg(feature = "view")]
     View(commands::view::Args),
@@ -144,7 +146,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let interrupt = Interrupt::new();
     // Commands that write stop at a safe point at the first Ctrl-C, and at once at the second. The others just end.
     let writes = match &cli.command {
-        Command::Build(_) | Command::Export(_) => true,
+        Command::Build(_) | Command::Export(_) | Command::Train(_) => true,
         Command::Env(command) => command.writes(),
         _ => false,
     };
@@ -172,6 +174,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Verify(args) => commands::verify::run(args, &context(resolve()?)),
         Command::Export(args) => commands::export::run(args, &context(resolve()?)),
         Command::Env(command) => commands::env::run(command, &context(resolve()?)),
+        Command::Train(args) => commands::train::run(*args, &context(resolve()?)),
         Command::Eval(command) => commands::eval::run(command, &context(resolve()?)),
         #[cfg(feature = "view")]
         Command::View(args) => commands::view::run(args, &context(resolve()?)),

@@ -128,6 +128,16 @@ fn six() -> Vec<Trajectory> {
 }
 
 #[test]
+fn of_a_training_run_the_last_step_is_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("trajectories")).expect("a folder");
+    write(&folder.path().join("trajectories/step-000009.jsonl"), &six()[..1]);
+    write(&folder.path().join("trajectories/step-000010.jsonl"), &six());
+    let at = serve(folder.path());
+    assert_eq!(lines(at, ""), [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
 fn a_list_is_filtered_sorted_and_counted() {
     let folder = tempfile::tempdir().expect("a folder");
     write(&folder.path().join("trajectories.jsonl"), &six());

@@ -14,6 +14,7 @@ pub mod mcp;
 pub mod search;
 #[cfg(feature = "serve")]
 pub mod serve;
+pub mod train;
 pub mod verify;
 #[cfg(feature = "view")]
 pub mod view;

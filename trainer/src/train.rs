@@ -49,7 +49,7 @@ pub struct Training<'a> {
 /// Is told how a run goes; the library never prints.
 pub trait Watch: Sync {
     /// Something takes its time: `what`, and how far it is.
-    fn progress(&self, what: &str, done: Progress);
+    fn progress(&self, what: &'static str, done: Progress);
 
     /// A checkpoint was passed over.
     fn skipped(&self, skipped: &Skipped);
@@ -204,7 +204,7 @@ impl Training<'_> {
         tasks: &[Task],
         samples: u32,
         path: &Path,
-        (what, step): (&str, u64),
+        (what, step): (&'static str, u64),
         interrupt: &Interrupt,
     ) -> Result<Vec<Trajectory>> {
         begin(path)?;

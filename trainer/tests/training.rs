@@ -80,7 +80,7 @@ struct Quiet {
 }
 
 impl Watch for Quiet {
-    fn progress(&self, _: &str, _: Progress) {
+    fn progress(&self, _: &'static str, _: Progress) {
         let seen = self.seen.fetch_add(1, Ordering::Relaxed);
         if let Some((at, interrupt)) = &self.stops
             && seen == *at

@@ -12,6 +12,8 @@ use crate::log::Lines;
 use crate::trajectory::Trajectory;
 use crate::{Error, Result};
 
+/// The folder of a training run that has a file for each step.
+const STEPS: &str = "trajectories";
 /// Names of a run's file in its folder.
 const NAMES: [&str; 2] = ["trajectories.jsonl", "trajectories.jsonl.zst"];
 /// Bytes at the end of what was read by which it is known again.
@@ -142,8 +144,8 @@ fn locate(run: &Path) -> Result<PathBuf> {
     }
     match &NAMES.map(|name| run.join(name)).into_iter().filter(|path| path.is_file()).collect::<Vec<_>>()[..] {
         [only] => Ok(only.clone()),
-        [] => Err(Error::NotFound {
-            what: format!("`{}` or `{}` in `{}`", NAMES[0], NAMES[1], run.display()),
+        [] => last_step(run).ok_or_else(|| Error::NotFound {
+            what: format!("`{}`, `{}` or a step's file under `{STEPS}` in `{}`", NAMES[0], NAMES[1], run.display()),
             remedy: "name the file of trajectories itself".into(),
         }),
         _ => Err(Error::invalid(
@@ -152,4 +154,10 @@ fn locate(run: &Path) -> Result<PathBuf> {
             format!("`{}` and `{}`; name one of them", NAMES[0], NAMES[1]),
         )),
     }
+}
+
+/// The file of a training run's last step.
+fn last_step(run: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(run.join(STEPS)).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).max()
 }

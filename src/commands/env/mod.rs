@@ -91,7 +91,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    fn read(&self) -> Result<TaskSet, Failure> {
+    pub fn read(&self) -> Result<TaskSet, Failure> {
         let mut set = read_tasks(&self.tasks)?;
         if let Some(source) = &self.source {
             set = set.filter(|task| task.source() == source);
@@ -177,7 +177,7 @@ fn description(run: &Path) -> Result<Option<Value>, Failure> {
 }
 
 /// An index folder, or the address of a server.
-fn retriever(place: &str, context: &Context) -> Result<Box<dyn Retrieve>, Failure> {
+pub fn retriever(place: &str, context: &Context) -> Result<Box<dyn Retrieve>, Failure> {
     #[cfg(feature = "remote")]
     if place.starts_with("http://") || place.starts_with("https://") {
         use hindsearch::retriever::{RemoteOptions, RemoteRetriever};

@@ -1,14 +1,20 @@
 //! Low-rank adapters: frozen weights with small matrices beside them that learn (Hu et al. 2022).
 
+use std::fs;
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
+use hindsearch_indexes::WholeFile;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Decoder;
-use crate::ops::Parameter;
+use crate::model::{StoredType, Weight, Weights, write_tensors};
+use crate::ops::{Parameter, view};
 use crate::{Error, Result};
 
 /// What is added to a projection: `scale * x A^T B^T`.
@@ -41,6 +47,58 @@ impl Default for LoraConfig {
 }
 
 impl Decoder {
+    /// A copy of all weights with the adapters added to them: the model without adapters that says the same, up to rounding.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn merged(&self) -> Result<Weights> {
+        let mut tensors = self.weights()?.into_tensors();
+        for projection in self.blocks.iter().flat_map(|block| block.projections().map(|(_, projection)| projection)) {
+            let (Some(adapter), Some(weight)) = (&projection.adapter, tensors.get_mut(projection.weight.name())) else {
+                continue;
+            };
+            // W + scale * B A, row by row of W.
+            let (a, b) = (view(adapter.a.value())?, view(adapter.b.value())?);
+            let (rank, input) = adapter.a.value().dims2()?;
+            for (row, b) in weight.data.chunks_exact_mut(input).zip(b.chunks_exact(rank)) {
+                for (a, b) in a.chunks_exact(input).zip(b) {
+                    row.iter_mut().zip(a).for_each(|(weight, a)| *weight += adapter.scale * b * a);
+                }
+            }
+        }
+        Weights::new(&self.config, tensors)
+    }
+
+    /// Writes the adapters as PEFT reads them (`adapter_config.json`, `adapter_model.safetensors`) into a folder, whose name comes
+    /// last; `base` names the model that they belong to.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where there are no adapters or something is in the way; [`Error::Io`].
+    pub fn write_adapters(&self, folder: &Path, config: &LoraConfig, base: &str) -> Result<()> {
+        let adapters = self.parameters().into_iter().filter(|parameter| parameter.is_adapter());
+        let named = adapters.map(|parameter| {
+            let data = view(parameter.value())?.to_vec();
+            let weight = Weight { shape: parameter.value().dims().to_vec(), data };
+            Ok((format!("base_model.model.{}", parameter.name()), weight))
+        });
+        let tensors = named.collect::<Result<Vec<_>>>()?;
+        if tensors.is_empty() {
+            return Err(Error::invalid("the model", "one with adapters", "none"));
+        }
+        let described = json!({
+            "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "r": config.rank,
+            "lora_alpha": config.alpha, "lora_dropout": 0.0, "bias": "none", "fan_in_fan_out": false,
+            "inference_mode": true, "target_modules": config.targets,
+        });
+        fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
+        let tensors: Vec<(&str, &Weight)> = tensors.iter().map(|(name, weight)| (name.as_str(), weight)).collect();
+        write_tensors(&folder.join("adapter_model.safetensors"), &tensors, StoredType::F32)?;
+        let path = folder.join("adapter_config.json");
+        let mut file = WholeFile::create(&path)?;
+        file.write_all(format!("{described:#}\n").as_bytes()).map_err(Error::io("write", &path))?;
+        Ok(file.publish()?)
+    }
+
     /// Puts an adapter beside each projection that is named. B is 0, so the model says what it said; A is uniform within
     /// `1 / sqrt(in)`, as PEFT's. The decoder should have been made with weights that do not learn.
     ///

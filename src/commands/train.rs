@@ -1,0 +1,264 @@
+//! `hindsearch train INDEX --model MODEL --out RUN`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hindsearch::env::tasks::TaskSet;
+use hindsearch::env::{Preset, Rules};
+use hindsearch::indexes::Progress;
+use hindsearch::trainer::{
+    Decoder, Language, Learner, LearnerParts, Machine, Method, ModelConfig, ModelFiles, ModelOutput, Monitor, Notice,
+    PlanSettings, RunFolder, Shape, Skipped, TrainSettings, Training, Watch, plan, write_model,
+};
+use toml::{Table, Value};
+
+use super::Context;
+use super::env::{read_tasks, retriever};
+use crate::failure::Failure;
+use crate::output::{count, harmless};
+use crate::progress::ProgressLine;
+
+/// Settings that may change while a run goes on.
+const MAY_CHANGE: &[&str] =
+    &["steps", "evaluation", "checkpoint", "rollout.parallel", "update.micro_tokens", "schedule.total"];
+/// Rows of logits at a time, for the plan.
+const HEAD_ROWS: u64 = 128;
+
+/// Train a model on episodes
+#[derive(clap::Args)]
+#[command(after_help = "\
+The same command goes on with a run that was stopped, from its newest checkpoint, and ends with the same bits. The run's folder
+gets `config.toml` (all settings), `metrics.jsonl`, TensorBoard's events, `trajectories/` and `evaluation/` (a file a step;
+`hindsearch view` shows one), `checkpoints/`, and at the end `model/`, which transformers loads (with adapters also `adapter/`, for PEFT).
+
+Settings are a TOML file; `hindsearch train ... --dry-run` prints all of them, with what a step needs.
+
+Examples:
+  hindsearch train sample --model models/SmolLM2-135M-Instruct.gguf --out runs/first --dry-run
+  hindsearch train sample --model models/Qwen2.5-0.5B-Instruct --settings grpo.toml --out runs/grpo
+  hindsearch train http://127.0.0.1:8000 --model m --tasks nq_train.jsonl --held-out nq_test.jsonl --preset search-r1 --out runs/nq
+  hindsearch train sample --model m --override objective=gspo --override rollout.samples=8 --out runs/gspo")]
+pub struct Args {
+    /// The index folder, or addresses of servers, separated by commas
+    index: String,
+    /// The model: a folder of Hugging Face's form, or a GGUF file
+    #[arg(long)]
+    model: PathBuf,
+    /// The run's folder
+    #[arg(long, value_name = "RUN")]
+    out: PathBuf,
+    /// The run's settings
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// One setting, instead of the file's
+    #[arg(long = "override", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// Files of tasks to learn on, or `sample`, the built-in set
+    #[arg(long, value_name = "FILE", default_value = "sample")]
+    tasks: Vec<PathBuf>,
+    /// What is tested on and not learnt on: a file of tasks, or how many of the tasks, drawn by the seed
+    #[arg(long, value_name = "FILE|N", default_value = "32")]
+    held_out: String,
+    /// The recipe: a name (`hindsearch env presets`), or a file
+    #[arg(long, default_value = "hindsearch")]
+    preset: String,
+    /// Print the settings and what a step needs, and train nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Trains.
+///
+/// # Errors
+/// Unusable settings, tasks and models; a folder of another run; what the library says.
+pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
+    let settings = settings(&args)?;
+    let files = ModelFiles::open(&args.model)?;
+    if args.dry_run {
+        return show_plan(&settings, files.config(), &args, context);
+    }
+    let language = Language::open(&files)?;
+    let rules = Rules::measured(Arc::new(Preset::load(&args.preset)?), language.tokenizer.clone());
+    let (tasks, held_out) = split(&args, settings.seed)?;
+    let retriever = retriever(&args.index, context)?;
+    let folder = open(&args.out, &settings)?;
+    let mut decoder = Decoder::new(files.config(), files.weights()?, settings.lora.is_none())?;
+    if let Some(lora) = &settings.lora {
+        decoder.add_adapters(lora, settings.seed)?;
+    }
+    let decoder = Arc::new(decoder);
+    let mut learner = Learner::new(LearnerParts {
+        decoder: decoder.clone(),
+        objectives: settings.objectives()?,
+        optimizer: settings.optimizer,
+        settings: settings.update,
+        temperature: settings.rollout.sampling.temperature,
+    })?;
+    let watch = Watched { line: context.progress(), context };
+    let training = Training {
+        settings: &settings,
+        rules: &rules,
+        retriever: &*retriever,
+        tasks: tasks.tasks(),
+        held_out: held_out.tasks(),
+        language: &language,
+        folder: &folder,
+        watch: &watch,
+    };
+    let quiet = context.quiet || context.json;
+    let monitor = |after| Monitor::open(folder.path(), after, Arc::new(move |notice| tell(notice, quiet)));
+    let outcome = training.run(&mut learner, monitor, &context.interrupt);
+    watch.line.finish();
+    outcome?;
+    let model = args.out.join("model");
+    if !model.exists() {
+        let output = ModelOutput { files: files.companions()?, ..ModelOutput::default() };
+        write_model(&model, files.config(), &decoder.merged()?, &output)?;
+    }
+    if let Some(lora) = &settings.lora {
+        decoder.write_adapters(&args.out.join("adapter"), lora, &args.model.display().to_string())?;
+    }
+    if context.json {
+        return context.print_json(&serde_json::json!({ "run": args.out, "model": model }));
+    }
+    let mut out = context.out();
+    writeln!(out, "`{}` is trained; the model is `{}`", args.out.display(), model.display())?;
+    Ok(out.flush()?)
+}
+
+/// The file's settings with those of the command line.
+fn settings(args: &Args) -> Result<TrainSettings, Failure> {
+    let what = args.settings.as_ref().map_or("the settings".into(), |path| format!("`{}`", path.display()));
+    let text = match &args.settings {
+        Some(path) => std::fs::read_to_string(path).map_err(hindsearch::indexes::Error::io("read", path))?,
+        None => String::new(),
+    };
+    if args.overrides.is_empty() {
+        return Ok(TrainSettings::parse(&text, &what)?);
+    }
+    let mut table: Table = text.parse().map_err(|error| Failure::Usage(format!("{what}: {error}")))?;
+    for item in &args.overrides {
+        let Some((key, value)) = item.split_once('=') else {
+            return Err(Failure::Usage(format!(
+                "`--override {item}`: expected KEY=VALUE, such as `rollout.samples=8`"
+            )));
+        };
+        // What is no TOML is a text: `objective=gspo`.
+        let read = format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+        set(&mut table, key.trim(), read.unwrap_or_else(|| Value::String(value.into())))
+            .ok_or_else(|| Failure::Usage(format!("`--override {item}`: `{key}` is in no table")))?;
+    }
+    Ok(TrainSettings::parse(&table.to_string(), &format!("{what} with `--override`"))?)
+}
+
+/// Puts a value at a dotted key.
+fn set(table: &mut Table, key: &str, value: Value) -> Option<()> {
+    match key.split_once('.') {
+        None => drop(table.insert(key.to_owned(), value)),
+        Some((first, rest)) => {
+            let inner = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
+            set(inner.as_table_mut()?, rest, value)?;
+        }
+    }
+    Some(())
+}
+
+/// What is learnt on, and what is tested on.
+fn split(args: &Args, seed: u64) -> Result<(TaskSet, TaskSet), Failure> {
+    let tasks = read_tasks(&args.tasks)?;
+    let Ok(count) = args.held_out.parse::<usize>() else {
+        let held_out = read_tasks(&[PathBuf::from(&args.held_out)])?;
+        let shared = tasks.overlap(&held_out).len();
+        return if shared == 0 {
+            Ok((tasks, held_out))
+        } else {
+            let remedy = "take them out with `hindsearch env tasks`, or what is tested was learnt";
+            Err(Failure::Usage(format!("{shared} questions of `--tasks` are also in `{}`; {remedy}", args.held_out)))
+        };
+    };
+    if count >= tasks.tasks().len() {
+        let found = tasks.tasks().len();
+        return Err(Failure::Usage(format!(
+            "`--held-out {count}`: expected fewer than the {found} tasks that there are"
+        )));
+    }
+    let held_out = tasks.clone().sample(seed, count);
+    let rest = tasks.filter(|task| !held_out.tasks().iter().any(|held| held.id() == task.id()));
+    Ok((rest, held_out))
+}
+
+/// Begins the run, or goes on with it.
+fn open(path: &Path, settings: &TrainSettings) -> Result<RunFolder, Failure> {
+    let config = settings.to_toml()?;
+    if !path.join("config.toml").exists() {
+        return Ok(RunFolder::create(path, &config)?);
+    }
+    let mut folder = RunFolder::open(path)?;
+    folder.change_config(&config, MAY_CHANGE)?;
+    Ok(folder)
+}
+
+fn show_plan(settings: &TrainSettings, config: &ModelConfig, args: &Args, context: &Context) -> Result<(), Failure> {
+    let preset = Preset::load(&args.preset)?;
+    let size = |number: usize| number as u64;
+    let shape = Shape {
+        hidden: size(config.hidden),
+        layers: size(config.layers),
+        heads: size(config.heads),
+        kv_heads: size(config.kv_heads),
+        head_dim: size(config.head_dim),
+        intermediate: size(config.intermediate),
+        vocabulary: size(config.vocabulary),
+        tied: config.tied,
+        qkv_bias: config.qkv_bias,
+    };
+    let episodes = size(settings.rollout.tasks) * u64::from(settings.rollout.samples);
+    let context_tokens = size(preset.limits.context_tokens.min(config.max_positions));
+    let needs = PlanSettings {
+        method: settings.lora.as_ref().map_or(Method::Full, |lora| Method::Lora { rank: size(lora.rank) }),
+        episodes,
+        parallel: episodes.min(size(settings.rollout.parallel)),
+        context: context_tokens,
+        generated: context_tokens.min(size(preset.limits.response_tokens) * (size(preset.limits.turns) + 1)),
+        batch_tokens: size(settings.update.micro_tokens),
+        head_rows: HEAD_ROWS,
+        epochs: size(settings.update.epochs),
+        reference: settings.objectives()?.needs_reference(),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let memory = hindsearch::retriever::build::available_memory().unwrap_or(0);
+    let found = plan(&shape, &needs, &Machine::cpu(cores, memory))?;
+    if context.json {
+        return context.print_json(&serde_json::json!({ "settings": settings, "plan": found }));
+    }
+    let mut out = context.out();
+    writeln!(out, "{}", settings.to_toml()?)?;
+    writeln!(out, "{found}")?;
+    writeln!(out, "{} episodes a step; an episode is counted as long as it may be", count(episodes))?;
+    Ok(out.flush()?)
+}
+
+struct Watched<'a> {
+    line: ProgressLine,
+    context: &'a Context,
+}
+
+impl Watch for Watched<'_> {
+    fn progress(&self, what: &'static str, done: Progress) {
+        self.line.show(what, "episodes/s", done);
+    }
+
+    fn skipped(&self, skipped: &Skipped) {
+        self.context.tell(format_args!("passed over `{}`: {}", skipped.path.display(), harmless(&skipped.why)));
+    }
+}
+
+fn tell(notice: Notice<'_>, quiet: bool) {
+    let words = match notice {
+        Notice::Step(_) if quiet => return,
+        Notice::Step(words) | Notice::Trouble(words) => words,
+    };
+    // Nobody may be reading; the work goes on.
+    let _ = writeln!(std::io::stderr(), "{}", harmless(words));
+}
