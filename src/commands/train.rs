@@ -8,13 +8,14 @@ use hindsearch::env::tasks::TaskSet;
 use hindsearch::env::{Preset, Rules};
 use hindsearch::indexes::Progress;
 use hindsearch::trainer::{
-    Decoder, Language, Learner, LearnerParts, Machine, Method, ModelConfig, ModelFiles, ModelOutput, Monitor, Notice,
-    PlanSettings, RunFolder, Shape, Skipped, TrainSettings, Training, Watch, plan, write_model,
+    Axes, Decoder, Language, Learner, LearnerParts, Machine, Method, ModelConfig, ModelFiles, ModelOutput, Monitor,
+    Notice, PlanSettings, Record, RunFolder, Series, Shape, Skipped, TrainSettings, Training, Watch, chart, plan,
+    read_metrics, write_model,
 };
 use toml::{Table, Value};
 
-use super::Context;
 use super::env::{read_tasks, retriever};
+use super::{Context, write_whole};
 use crate::failure::Failure;
 use crate::output::{count, harmless};
 use crate::progress::ProgressLine;
@@ -29,7 +30,7 @@ const HEAD_ROWS: u64 = 128;
 #[derive(clap::Args)]
 #[command(after_help = "\
 The same command goes on with a run that was stopped, from its newest checkpoint, and ends with the same bits. The run's folder
-gets `config.toml` (all settings), `metrics.jsonl`, TensorBoard's events, `trajectories/` and `evaluation/` (a file a step;
+gets `config.toml` (all settings), `metrics.jsonl`, TensorBoard's events, `curve.svg`, `trajectories/` and `evaluation/` (a file a step;
 `hindsearch view` shows one), `checkpoints/`, and at the end `model/`, which transformers loads (with adapters also `adapter/`, for PEFT).
 
 Settings are a TOML file; `hindsearch train ... --dry-run` prints all of them, with what a step needs.
@@ -119,12 +120,32 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     if let Some(lora) = &settings.lora {
         decoder.write_adapters(&args.out.join("adapter"), lora, &args.model.display().to_string())?;
     }
+    let curve = args.out.join("curve.svg");
+    write_whole(&curve, |file| Ok(file.write_all(draw(folder.path())?.as_bytes())?))?;
     if context.json {
-        return context.print_json(&serde_json::json!({ "run": args.out, "model": model }));
+        return context.print_json(&serde_json::json!({ "run": args.out, "model": model, "curve": curve }));
     }
     let mut out = context.out();
-    writeln!(out, "`{}` is trained; the model is `{}`", args.out.display(), model.display())?;
+    writeln!(
+        out,
+        "`{}` is trained: the model is `{}`, its curve `{}`",
+        args.out.display(),
+        model.display(),
+        curve.display()
+    )?;
     Ok(out.flush()?)
+}
+
+/// What episodes earned, step by step.
+fn draw(run: &Path) -> Result<String, Failure> {
+    let records = read_metrics(&run.join("metrics.jsonl"), &|_| {})?;
+    let series = |name: &str, metric: &str| {
+        let point = |record: &Record| Some((record.step as f64, *record.values.get(metric)?));
+        Series::mean(name, &[records.iter().filter_map(point).collect()])
+    };
+    let all = [series("held-out tasks, greedy", "test/reward/mean"), series("rollouts", "reward/mean")];
+    let shown: Vec<Series> = all.into_iter().filter(|series| !series.points.is_empty()).collect();
+    Ok(chart("Mean reward", &shown, Axes { x: "step", y: "reward" }))
 }
 
 /// The file's settings with those of the command line.
