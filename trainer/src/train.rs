@@ -15,7 +15,9 @@ use serde_json::json;
 
 use crate::batch::Sample;
 use crate::checkpoint::{Checkpoint, Checkpoints, Skipped};
+use crate::decoder::Decoder;
 use crate::generate::{EngineOptions, Sampling};
+use crate::model::{StoredType, Weight, Weights, read_tensors, write_tensors};
 use crate::monitor::{Monitor, read_metrics};
 use crate::objective::Metrics;
 use crate::policy::LocalPolicy;
@@ -100,7 +102,9 @@ impl Training<'_> {
         checkpoints: &Checkpoints,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        let last = self.settings.imitation.steps + self.settings.steps;
+        let imitated = self.settings.imitation.steps;
+        let last = imitated + self.settings.steps;
+        let mut has_reference = imitated == 0 || !self.settings.objectives()?.needs_reference();
         let due = |every: u64, step: u64| every > 0 && (step % every == 0 || step == last);
         loop {
             if due(self.settings.evaluation.every, place.step) && place.tested != Some(place.step) {
@@ -113,11 +117,31 @@ impl Training<'_> {
             if place.step >= last {
                 return Ok(());
             }
+            if place.step >= imitated && !has_reference {
+                self.refer(learner, place.step)?;
+                has_reference = true;
+            }
             let step = place.step + 1;
             let numbers = self.step(learner, step, place, interrupt)?;
             *place = Place { step, is_saved: false, ..*place };
             monitor.record(step, &numbers.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>());
         }
+    }
+
+    /// Makes the model as it was behind the imitation the reference.
+    fn refer(&self, learner: &mut Learner, step: u64) -> Result<()> {
+        let path = self.folder.path().join("reference.safetensors");
+        let config = learner.decoder().config().clone();
+        let tensors = if step == self.settings.imitation.steps {
+            let merged = learner.decoder().merged()?.into_tensors();
+            let named: Vec<(&str, &Weight)> = merged.iter().map(|(name, weight)| (name.as_str(), weight)).collect();
+            write_tensors(&path, &named, StoredType::F32)?;
+            merged
+        } else {
+            read_tensors(&path)?.into_iter().collect()
+        };
+        learner.set_reference(Decoder::new(&config, Weights::new(&config, tensors)?, false)?);
+        Ok(())
     }
 
     /// One step: imitation first, then reinforcement.

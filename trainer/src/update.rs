@@ -87,7 +87,8 @@ impl Learner {
         self.optimizer.updates()
     }
 
-    /// Compares with this model from now on, where the objectives need a reference.
+    /// Compares with this model from now on, where the objectives need a reference; until then with the one that it began with,
+    /// without adapters.
     pub fn set_reference(&mut self, reference: Decoder) {
         self.reference = Some(reference);
     }
