@@ -239,9 +239,9 @@ impl Worker {
         if read_rows == 0 {
             return Ok(());
         }
-        let mut logits: Vec<f32> = read(&self.decoder, &mut readings)?.flatten_all()?.to_vec1()?;
+        let logits: Vec<f32> = read(&self.decoder, &mut readings)?.flatten_all()?.to_vec1()?;
         let vocabulary = self.decoder.config().vocabulary;
-        let rows = self.rows[..read_rows].par_iter_mut().zip(logits.par_chunks_exact_mut(vocabulary));
+        let rows = self.rows[..read_rows].par_iter_mut().zip(logits.par_chunks_exact(vocabulary));
         rows.filter(|(row, _)| row.unread.is_empty()).for_each(|(row, logits)| row.write(logits));
         for mut row in std::mem::take(&mut self.rows) {
             match row.ended() {
@@ -268,7 +268,7 @@ impl Worker {
 }
 
 impl Row {
-    fn write(&mut self, logits: &mut [f32]) {
+    fn write(&mut self, logits: &[f32]) {
         let (token, logprob) = self.request.sampling.sample(logits, &mut self.random);
         self.written.push(token);
         self.logprobs.push(logprob);

@@ -54,8 +54,8 @@ impl Sampling {
         if self.temperature == 0.0 { 1.0 } else { 1.0 / self.temperature as f32 }
     }
 
-    /// A token, and its log-probability among all of them. The logits are spoilt.
-    pub fn sample(&self, logits: &mut [f32], random: &mut impl Rng) -> (u32, f32) {
+    /// A token, and its log-probability among all of them.
+    pub fn sample(&self, logits: &[f32], random: &mut impl Rng) -> (u32, f32) {
         let token = if self.temperature == 0.0 { likeliest(logits) } else { self.draw(logits, random) };
         let (logprob, ..) = read_logits(logits, token, self.sharpness());
         (token as u32, logprob)

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::panels::{Left, Panels, Right, multiply_here};
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
-use super::wide::{exp, sum, wide};
+use super::wide::{NullaryFnOnce, exp, greatest, sum, wide};
 
 /// Queries of a block.
 const BLOCK: usize = 32;
@@ -82,11 +82,7 @@ impl Heads {
         let softmax = |(row, weights): (usize, &mut [f32])| {
             let (seen, hidden) = weights.split_at_mut(visible(row));
             hidden.fill(0.0);
-            wide(|| {
-                let greatest = seen.iter().fold(f32::NEG_INFINITY, |most, score| most.max(*score));
-                seen.iter_mut().for_each(|score| *score = exp((*score - greatest) * scale));
-                sum(seen.len(), |i| seen[i])
-            })
+            wide(Exponentials { scores: seen, scale })
         };
         weights.chunks_exact_mut(keys.max(1)).enumerate().map(softmax).collect()
     }
@@ -148,6 +144,47 @@ fn forward([q, k, v]: [&Tensor; 3], heads: Heads, segments: &[Range<usize>]) -> 
         }
     });
     Ok(out)
+}
+
+/// `e^(score - greatest score)` in place of each score; gives their sum.
+struct Exponentials<'a> {
+    scores: &'a mut [f32],
+    scale: f32,
+}
+
+impl NullaryFnOnce for Exponentials<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn call(self) -> f32 {
+        let greatest = greatest(self.scores);
+        self.scores.iter_mut().for_each(|score| *score = exp((*score - greatest) * self.scale));
+        sum([self.scores], |[score]| score)
+    }
+}
+
+/// Weights that add up to 1, and in place of their gradients those of the scores: p (dp - sum(p dp)), where sum(p dp) is
+/// out . gradient.
+struct ScoreGradients<'a> {
+    weights: &'a mut [f32],
+    slopes: &'a mut [f32],
+    out: &'a [f32],
+    gradient: &'a [f32],
+    total: f32,
+    scale: f32,
+}
+
+impl NullaryFnOnce for ScoreGradients<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let mean = sum([self.out, self.gradient], |[out, gradient]| out * gradient);
+        for (weight, slope) in self.weights.iter_mut().zip(self.slopes) {
+            *weight /= self.total;
+            *slope = *weight * (*slope - mean) * self.scale;
+        }
+    }
 }
 
 /// Where the values of a head stand, from its first token's to its last's.
@@ -225,14 +262,8 @@ impl Pass<'_> {
             let outs = self.out[block.clone()].chunks(width).zip(self.gradient[block.clone()].chunks(width));
             let blocks = weights.chunks_exact_mut(keys).zip(slopes.chunks_exact_mut(keys));
             for ((weights, slopes), ((out, gradient), total)) in blocks.zip(outs.zip(totals)) {
-                wide(|| {
-                    // The softmax's gradient: p (dp - sum(p dp)), and sum(p dp) is out . gradient.
-                    let mean = sum(dim, |i| out[i] * gradient[i]);
-                    for (weight, slope) in weights.iter_mut().zip(slopes) {
-                        *weight /= total;
-                        *slope = *weight * (*slope - mean) * heads.scale();
-                    }
-                });
+                let (out, gradient) = (&out[..dim], &gradient[..dim]);
+                wide(ScoreGradients { weights, slopes, out, gradient, total, scale: heads.scale() });
             }
             let [to_q, to_k, to_v] = &mut sums;
             let data = |data, stride| Right::Rows { data, depth: tokens.len(), width: dim, stride };

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::panels::{Left, Right, multiply};
 use super::parameter::Parameter;
 use super::tensor::{tensor, view};
-use super::wide::{exp, sum, wide};
+use super::wide::{NullaryFnOnce, exp, greatest, sum, wide};
 
 /// Rows whose logits are there at a time.
 const ROWS: usize = 128;
@@ -51,9 +51,8 @@ impl Logprobs {
         };
         let mut rows = Vec::with_capacity(tokens);
         found.each(|logits, first| {
-            let read =
-                |(row, logits): (usize, &mut [f32])| read(logits, targets[first + row] as usize, found.sharpness);
-            rows.par_extend(logits.par_chunks_exact_mut(vocabulary).enumerate().map(read));
+            let read = |(row, logits): (usize, &[f32])| read(logits, targets[first + row] as usize, found.sharpness);
+            rows.par_extend(logits.par_chunks_exact(vocabulary).enumerate().map(read));
             Ok(())
         })?;
         for (logprob, entropy, normaliser) in rows {
@@ -78,16 +77,10 @@ impl Logprobs {
             let rows = logits.par_chunks_exact_mut(vocabulary).enumerate();
             rows.for_each(|(row, logits)| {
                 let at = first + row;
-                let (slope, normaliser) = (to_logprobs[at] * self.sharpness, self.normalisers[at]);
-                let entropy = self.entropies[at];
+                let slope = to_logprobs[at] * self.sharpness;
                 let spread = to_entropies.map_or(0.0, |slopes| slopes[at]) * self.sharpness;
-                wide(|| {
-                    for logit in logits.iter_mut() {
-                        let logprob = *logit * self.sharpness - normaliser;
-                        // d logprob / d logit = [target] - p; d entropy / d logit = -p (log p + entropy)
-                        *logit = -exp(logprob) * (slope + spread * (logprob + entropy));
-                    }
-                });
+                let (sharpness, entropy, normaliser) = (self.sharpness, self.entropies[at], self.normalisers[at]);
+                wide(Gradients { logits: &mut *logits, sharpness, normaliser, entropy, slope, spread });
                 logits[self.targets[at] as usize] += slope;
             });
             let count = logits.len() / vocabulary;
@@ -119,26 +112,75 @@ impl Logprobs {
     }
 }
 
-/// A token's log-probability, the distribution's entropy, and the logarithm of the sum. The logits are spoilt.
-pub(crate) fn read(logits: &mut [f32], target: usize, sharpness: f32) -> (f32, f32, f32) {
+/// Turns a row of logits into their gradients; the target's still lacks `slope`.
+struct Gradients<'a> {
+    logits: &'a mut [f32],
+    sharpness: f32,
+    normaliser: f32,
+    entropy: f32,
+    /// The loss's gradients of the log-probability and of the entropy, times the sharpness.
+    slope: f32,
+    spread: f32,
+}
+
+impl NullaryFnOnce for Gradients<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for logit in self.logits {
+            let logprob = *logit * self.sharpness - self.normaliser;
+            // d logprob / d logit = [target] - p; d entropy / d logit = -p (log p + entropy)
+            *logit = -exp(logprob) * (self.slope + self.spread * (logprob + self.entropy));
+        }
+    }
+}
+
+/// A token's log-probability, the distribution's entropy, and the logarithm of the sum.
+pub(crate) fn read(logits: &[f32], target: usize, sharpness: f32) -> (f32, f32, f32) {
     let chosen = logits.get(target).copied().unwrap_or(f32::NEG_INFINITY) * sharpness;
-    wide(|| {
-        let greatest = logits.iter().fold(f32::NEG_INFINITY, |most, logit| most.max(*logit)) * sharpness;
-        // e^x and x e^x of x = logit - greatest.
-        let total = sum(logits.len(), |i| exp(logits[i] * sharpness - greatest));
-        let mean = sum(logits.len(), |i| {
-            let x = logits[i] * sharpness - greatest;
-            exp(x) * x.max(-100.0)
-        }) / total;
-        let normaliser = greatest + total.ln();
-        (chosen - normaliser, total.ln() - mean, normaliser)
-    })
+    let [greatest, total, weighed] = wide(Sums { logits, sharpness });
+    let normaliser = greatest + total.ln();
+    (chosen - normaliser, total.ln() - weighed / total, normaliser)
+}
+
+/// The greatest of `logit * sharpness`, and the sums of e^x and x e^x of x, which is how far each lies below it.
+struct Sums<'a> {
+    logits: &'a [f32],
+    sharpness: f32,
+}
+
+impl NullaryFnOnce for Sums<'_> {
+    type Output = [f32; 3];
+
+    #[inline(always)]
+    fn call(self) -> [f32; 3] {
+        let greatest = greatest(self.logits) * self.sharpness;
+        let below = |logit| logit * self.sharpness - greatest;
+        let total = sum([self.logits], |[logit]| exp(below(logit)));
+        let weighed = sum([self.logits], |[logit]| exp(below(logit)) * below(logit).max(-100.0));
+        [greatest, total, weighed]
+    }
 }
 
 /// `e^(logit * sharpness - the greatest)` of each logit.
 pub(crate) fn exponentials(logits: &[f32], sharpness: f32) -> Vec<f32> {
-    wide(|| {
-        let greatest = logits.iter().fold(f32::NEG_INFINITY, |most, logit| most.max(*logit)) * sharpness;
-        logits.iter().map(|logit| exp(logit * sharpness - greatest)).collect()
-    })
+    let mut out = logits.to_vec();
+    wide(Exponentials { logits: &mut out, sharpness });
+    out
+}
+
+struct Exponentials<'a> {
+    logits: &'a mut [f32],
+    sharpness: f32,
+}
+
+impl NullaryFnOnce for Exponentials<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let greatest = greatest(self.logits) * self.sharpness;
+        self.logits.iter_mut().for_each(|logit| *logit = exp(*logit * self.sharpness - greatest));
+    }
 }

@@ -9,7 +9,7 @@ use super::linear::sum_rows;
 use super::parameter::Parameter;
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
-use super::wide::{sum, wide};
+use super::wide::{NullaryFnOnce, sum, wide};
 
 /// Rows that a thread takes at a time.
 const ROWS: usize = 16;
@@ -24,14 +24,8 @@ pub fn rms_norm(tape: &Tape, x: &Value, weight: &Arc<Parameter>, eps: f32) -> Re
     let scale = &*scale;
     let mut out = vec![0.0; input.len()];
     let normalise = |(out, input): (&mut [f32], &[f32])| {
-        wide(|| {
-            for (out, x) in out.chunks_exact_mut(width).zip(input.chunks_exact(width)) {
-                let inverse = inverse(x, eps);
-                for i in 0..width {
-                    out[i] = x[i] * inverse * scale[i];
-                }
-            }
-        });
+        let rows = out.chunks_exact_mut(width).zip(input.chunks_exact(width));
+        rows.for_each(|(out, x)| wide(Normalise { out, x, scale, eps }));
     };
     out.par_chunks_mut(ROWS * width).zip(input.par_chunks(ROWS * width)).for_each(normalise);
     drop(input);
@@ -48,18 +42,10 @@ pub fn rms_norm(tape: &Tape, x: &Value, weight: &Arc<Parameter>, eps: f32) -> Re
             let shares: Vec<Vec<f32>> = chunks
                 .map(|(out, (input, gradient))| {
                     let mut share = vec![0.0; width];
-                    wide(|| {
-                        let rows = input.chunks_exact(width).zip(gradient.chunks_exact(width));
-                        for (out, (x, g)) in out.chunks_exact_mut(width).zip(rows) {
-                            let inverse = inverse(x, eps);
-                            let mean = sum(width, |i| x[i] * g[i] * scale[i]) / width as f32;
-                            let back = mean * inverse * inverse;
-                            for i in 0..width {
-                                out[i] = inverse * (g[i] * scale[i] - x[i] * back);
-                                share[i] += g[i] * x[i] * inverse;
-                            }
-                        }
-                    });
+                    let rows = input.chunks_exact(width).zip(gradient.chunks_exact(width));
+                    for (out, (x, g)) in out.chunks_exact_mut(width).zip(rows) {
+                        wide(Gradients { out, share: &mut share, x, g, scale, eps });
+                    }
                     share
                 })
                 .collect();
@@ -71,7 +57,51 @@ pub fn rms_norm(tape: &Tape, x: &Value, weight: &Arc<Parameter>, eps: f32) -> Re
     }))
 }
 
+/// Normalises a row.
+struct Normalise<'a> {
+    out: &'a mut [f32],
+    x: &'a [f32],
+    scale: &'a [f32],
+    eps: f32,
+}
+
+impl NullaryFnOnce for Normalise<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let inverse = inverse(self.x, self.eps);
+        self.out.iter_mut().zip(self.x.iter().zip(self.scale)).for_each(|(out, (x, scale))| *out = x * inverse * scale);
+    }
+}
+
+/// The gradient of a row, and its share of the weight's, which is added.
+struct Gradients<'a> {
+    out: &'a mut [f32],
+    share: &'a mut [f32],
+    x: &'a [f32],
+    g: &'a [f32],
+    scale: &'a [f32],
+    eps: f32,
+}
+
+impl NullaryFnOnce for Gradients<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { out, share, x, g, scale, eps } = self;
+        let inverse = inverse(x, eps);
+        let mean = sum([x, g, scale], |[x, g, scale]| x * g * scale) / x.len() as f32;
+        let back = mean * inverse * inverse;
+        for ((out, share), ((x, g), scale)) in out.iter_mut().zip(share).zip(x.iter().zip(g).zip(scale)) {
+            *out = inverse * (g * scale - x * back);
+            *share += g * x * inverse;
+        }
+    }
+}
+
 #[inline(always)]
 fn inverse(x: &[f32], eps: f32) -> f32 {
-    1.0 / (sum(x.len(), |i| x[i] * x[i]) / x.len() as f32 + eps).sqrt()
+    1.0 / (sum([x], |[x]| x * x) / x.len() as f32 + eps).sqrt()
 }

@@ -115,7 +115,12 @@ impl<'a> Right<'a> {
                 buffer.clear();
                 buffer.resize(depths.len() * WIDTH, 0.0);
                 for (slot, step) in buffer.as_chunks_mut::<WIDTH>().0.iter_mut().zip(depths) {
-                    slot[..columns.len()].copy_from_slice(&data[step * stride..][columns.clone()]);
+                    let values = &data[step * stride..][columns.clone()];
+                    match values.as_array() {
+                        // Of a length that is known, which takes no call.
+                        Some(values) => *slot = *values,
+                        None => slot[..values.len()].copy_from_slice(values),
+                    }
                 }
                 buffer
             }
@@ -158,7 +163,11 @@ impl<'a> Left<'a> {
             let (block, others) = rest.split_at_mut(size * depths.len());
             if self.transposed {
                 for (slot, step) in block.chunks_exact_mut(size).zip(depths.clone()) {
-                    slot.copy_from_slice(&self.data[step * self.stride + at..][..size]);
+                    let values = &self.data[step * self.stride + at..][..size];
+                    match (slot.as_mut_array::<ROWS>(), values.as_array()) {
+                        (Some(slot), Some(values)) => *slot = *values,
+                        _ => slot.copy_from_slice(values),
+                    }
                 }
             } else {
                 for row in 0..size {
@@ -339,11 +348,10 @@ impl Work<'_> {
         let mut sums = [[simd.splat_f32s(0.0); V]; R];
         if self.add {
             for (r, sums) in sums.iter_mut().enumerate() {
-                let mut values = [0.0; WIDTH];
-                values[..kept].copy_from_slice(&self.out[(first + r) * self.stride + column..][..kept]);
-                for (sum, values) in sums.iter_mut().zip(S::as_simd_f32s(&values).0) {
-                    *sum = *values;
-                }
+                let values = &self.out[(first + r) * self.stride + column..][..kept];
+                let mut padded = [0.0; WIDTH];
+                let values = if kept == width { values } else { pad(values, &mut padded) };
+                sums.iter_mut().zip(S::as_simd_f32s(values).0).for_each(|(sum, values)| *sum = *values);
             }
         }
         for (left, right) in left.as_chunks::<R>().0.iter().zip(self.panel.as_chunks::<WIDTH>().0) {
@@ -357,11 +365,20 @@ impl Work<'_> {
             }
         }
         for (r, sums) in sums.iter().enumerate() {
-            let mut values = [0.0; WIDTH];
-            for (sum, values) in sums.iter().zip(S::as_mut_simd_f32s(&mut values).0) {
-                *values = *sum;
+            let out = &mut self.out[(first + r) * self.stride + column..][..kept];
+            let mut padded = [0.0; WIDTH];
+            let values = if kept == width { &mut *out } else { &mut padded };
+            sums.iter().zip(S::as_mut_simd_f32s(values).0).for_each(|(sum, values)| *values = *sum);
+            if kept < width {
+                out.copy_from_slice(&padded[..kept]);
             }
-            self.out[(first + r) * self.stride + column..][..kept].copy_from_slice(&values[..kept]);
         }
     }
+}
+
+/// Values, and zeros up to a panel's width.
+#[inline(always)]
+fn pad<'a>(values: &[f32], padded: &'a mut [f32; WIDTH]) -> &'a [f32] {
+    padded[..values.len()].copy_from_slice(values);
+    padded
 }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
-use super::wide::wide;
+use super::wide::{NullaryFnOnce, wide};
 
 /// Rows that a thread takes at a time.
 const ROWS: usize = 16;
@@ -39,23 +39,41 @@ impl Angles {
         }
         let angles = self.cosines.par_chunks(ROWS * self.half).zip(self.sines.par_chunks(ROWS * self.half));
         let rows = out.par_chunks_mut(ROWS * width).zip(input.par_chunks(ROWS * width)).zip(angles);
-        let (half, sign) = (self.half, if back { -1.0 } else { 1.0 });
+        let sign = if back { -1.0 } else { 1.0 };
         rows.for_each(|((out, input), (cosines, sines))| {
-            wide(|| {
-                let angles = cosines.chunks_exact(half).zip(sines.chunks_exact(half));
-                let rows = out.chunks_exact_mut(width).zip(input.chunks_exact(width));
-                for ((out, input), (cosines, sines)) in rows.zip(angles) {
-                    for (out, x) in out.chunks_exact_mut(2 * half).zip(input.chunks_exact(2 * half)) {
-                        for i in 0..half {
-                            let (cosine, sine) = (cosines[i], sign * sines[i]);
-                            out[i] = x[i] * cosine - x[half + i] * sine;
-                            out[half + i] = x[half + i] * cosine + x[i] * sine;
-                        }
-                    }
-                }
-            });
+            let angles = cosines.chunks_exact(self.half).zip(sines.chunks_exact(self.half));
+            let rows = out.chunks_exact_mut(width).zip(input.chunks_exact(width));
+            rows.zip(angles).for_each(|((out, x), (cosines, sines))| wide(Turn { out, x, cosines, sines, sign }));
         });
         out
+    }
+}
+
+/// Turns all heads of a row.
+struct Turn<'a> {
+    out: &'a mut [f32],
+    x: &'a [f32],
+    cosines: &'a [f32],
+    sines: &'a [f32],
+    sign: f32,
+}
+
+impl NullaryFnOnce for Turn<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let half = self.cosines.len();
+        for (out, x) in self.out.chunks_exact_mut(2 * half).zip(self.x.chunks_exact(2 * half)) {
+            let ((left, right), (x, y)) = (out.split_at_mut(half), x.split_at(half));
+            let angles = self.cosines.iter().zip(self.sines);
+            let pairs = left.iter_mut().zip(right).zip(x.iter().zip(y));
+            for (((left, right), (x, y)), (cosine, sine)) in pairs.zip(angles) {
+                let sine = self.sign * sine;
+                *left = x * cosine - y * sine;
+                *right = y * cosine + x * sine;
+            }
+        }
     }
 }
 

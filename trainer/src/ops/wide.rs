@@ -1,28 +1,35 @@
 //! Loops over numbers in the machine's widest registers, with the same result on every machine.
 
 use pulp::Arch;
+pub(crate) use pulp::NullaryFnOnce;
 
 /// Running sums: value `i` goes to sum `i % LANES`.
 const LANES: usize = 16;
 
 /// Runs `work`, compiled for the widest registers that this processor has. Loops inside it are vectorised by the compiler.
+///
+/// It should be a struct whose `call` is always inlined, and so should be what that calls: a closure may be compiled apart, for the
+/// narrowest registers, where each fused multiply-add is a call.
 #[inline(always)]
-pub(crate) fn wide<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn wide<W: NullaryFnOnce>(work: W) -> W::Output {
     Arch::new().dispatch(work)
 }
 
-/// The sum of `f(i)` over `0..count`, in an order that is fixed; values of 0 behind the end change no bit.
+/// The sum of `f` of the values at each place, in an order that is fixed; values of 0 behind the end change no bit. As many places
+/// as the shortest has.
 #[inline(always)]
-pub(crate) fn sum(count: usize, f: impl Fn(usize) -> f32) -> f32 {
+pub(crate) fn sum<const N: usize>(values: [&[f32]; N], f: impl Fn([f32; N]) -> f32) -> f32 {
+    let count = values.iter().map(|values| values.len()).min().unwrap_or(0);
+    let parts = values.map(|values| values[..count].as_chunks::<LANES>());
     let mut sums = [0f32; LANES];
-    let whole = count / LANES * LANES;
-    for first in (0..whole).step_by(LANES) {
+    for at in 0..count / LANES {
+        let part: [&[f32; LANES]; N] = std::array::from_fn(|n| &parts[n].0[at]);
         for (lane, sum) in sums.iter_mut().enumerate() {
-            *sum += f(first + lane);
+            *sum += f(std::array::from_fn(|n| part[n][lane]));
         }
     }
-    for (lane, at) in (whole..count).enumerate() {
-        sums[lane] += f(at);
+    for (lane, sum) in sums.iter_mut().enumerate().take(count % LANES) {
+        *sum += f(std::array::from_fn(|n| parts[n].1[lane]));
     }
     for half in [8, 4, 2, 1] {
         for lane in 0..half {
@@ -30,6 +37,17 @@ pub(crate) fn sum(count: usize, f: impl Fn(usize) -> f32) -> f32 {
         }
     }
     sums[0]
+}
+
+/// The greatest value; NaN is passed over.
+#[inline(always)]
+pub(crate) fn greatest(values: &[f32]) -> f32 {
+    let (parts, rest) = values.as_chunks::<LANES>();
+    let mut most = [f32::NEG_INFINITY; LANES];
+    for part in parts.iter().copied() {
+        most.iter_mut().zip(part).for_each(|(most, value)| *most = most.max(value));
+    }
+    most.into_iter().chain(rest.iter().copied()).fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// `e^x`, within 2 units in the last place; 0 below -87.
