@@ -31,6 +31,8 @@ pub struct RolloutOptions {
     pub retries: u32,
     /// The first pause before that; it doubles each time.
     pub pause: Duration,
+    /// How long the retriever may be away, with nothing found in between, until the run ends: it goes on later with what is left.
+    pub patience: Duration,
     /// Where all seeds come from.
     pub seed: u64,
 }
@@ -42,6 +44,7 @@ impl Default for RolloutOptions {
             parallel: NonZero::new(64).unwrap_or(NonZero::<usize>::MIN),
             retries: 2,
             pause: Duration::from_millis(200),
+            patience: Duration::from_secs(120),
             seed: 0,
         }
     }
@@ -96,6 +99,10 @@ struct Table<'a> {
     under_way: usize,
     done: VecDeque<Trajectory>,
     over: bool,
+    /// Since when nothing was found, because the retriever was not there.
+    away: Option<Instant>,
+    /// Why the run cannot go on.
+    end: Option<Error>,
     searches: u64,
     messages: u64,
 }
@@ -190,6 +197,9 @@ impl Rollout<'_> {
         loop {
             if interrupt.check().is_err() {
                 return Err(Error::Interrupted);
+            }
+            if let Some(error) = table.end.take() {
+                return Err(error);
             }
             if table.over {
                 return Err(Error::Unavailable {
@@ -289,6 +299,7 @@ impl Rollout<'_> {
             room.lock().searches += queries.len() as u64;
             match self.found(&queries) {
                 Ok(found) => {
+                    room.lock().away = None;
                     for play in plays {
                         let own = play.episode.pending().unwrap_or_default().iter();
                         let own: Option<Vec<_>> =
@@ -305,12 +316,31 @@ impl Rollout<'_> {
                     }
                 }
                 Err(error) => {
+                    if is_absent(&error) && self.is_gone(room, &error) {
+                        return;
+                    }
                     for play in plays {
                         self.failed(room, play, &error, |table| &mut table.searching);
                     }
                 }
             }
         }
+    }
+
+    /// Whether the retriever has been away for too long. The episodes that wait for it are not over: they are played when the run
+    /// goes on.
+    fn is_gone(&self, room: &Room<'_>, error: &Error) -> bool {
+        let mut table = room.lock();
+        let away = table.away.get_or_insert_with(Instant::now).elapsed();
+        let gone = away > self.options.patience;
+        if gone {
+            table.end = Some(Error::Unavailable {
+                what: "the retriever".into(),
+                found: format!("nothing for {:.0} s ({error})", away.as_secs_f64()),
+                remedy: "start it; the same call goes on with what is left".into(),
+            });
+        }
+        gone
     }
 
     fn found(&self, queries: &[String]) -> Result<Vec<Vec<Ranked>>> {

@@ -14,6 +14,7 @@ use hindsearch_env::{
     Error, Message, Result, Rollout, RolloutOptions, Stop, Trajectory, TrajectoryLog, read_trajectories, replay, score,
 };
 use hindsearch_indexes::Interrupt;
+use hindsearch_retriever::{Ranked, Retrieve};
 use support::{Shelf, rules, tasks};
 
 fn options(parallel: usize) -> RolloutOptions {
@@ -257,4 +258,51 @@ fn a_policy_that_panics_ends_the_run_and_does_not_hang_it() {
     let mut log = TrajectoryLog::open(&folder.path().join("t.jsonl")).expect("a log");
     let error = rollout.run(&tasks(4), &mut log, &|_| (), &Interrupt::new()).expect_err("a run that ends");
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+}
+
+/// Is there for a while, and then away.
+struct Leaves {
+    shelf: Shelf,
+    searches: AtomicUsize,
+    stays: usize,
+}
+
+impl Retrieve for Leaves {
+    fn retrieve(&self, queries: &[String], top_k: usize) -> hindsearch_retriever::Result<Vec<Vec<Ranked>>> {
+        if self.searches.fetch_add(1, Ordering::Relaxed) < self.stays {
+            return self.shelf.retrieve(queries, top_k);
+        }
+        Err(hindsearch_retriever::Error::Unavailable {
+            what: "the shelf".into(),
+            found: "gone".into(),
+            remedy: "wait".into(),
+        })
+    }
+}
+
+#[test]
+fn a_retriever_that_stays_away_ends_the_run_which_goes_on_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.jsonl");
+    let policy = Scripted(knows);
+    let rules = rules();
+    let (tasks, interrupt) = (tasks(20), Interrupt::new());
+    let rollout = |stays: usize| {
+        let retriever = Leaves { shelf: Shelf::default(), searches: AtomicUsize::new(0), stays };
+        let options = RolloutOptions { patience: Duration::ZERO, ..options(2) };
+        let mut log = TrajectoryLog::open(&path).expect("a log");
+        Rollout { rules: &rules, retriever: &retriever, policy: &policy, options }.run(
+            &tasks,
+            &mut log,
+            &|_| (),
+            &interrupt,
+        )
+    };
+    let error = rollout(12).expect_err("it is away").to_string();
+    assert!(error.contains("the retriever: nothing for") && error.contains("goes on with what is left"), "{error}");
+    let played = read_trajectories(&path).expect("trajectories");
+    assert!(!played.is_empty() && played.len() < 20, "{}", played.len());
+    assert!(played.iter().all(|episode| episode.error.is_none()), "nobody pays for it");
+    let summary = rollout(usize::MAX).expect("a run");
+    assert_eq!((summary.resumed, summary.played, summary.failed), (played.len() as u64, 20 - played.len() as u64, 0));
 }

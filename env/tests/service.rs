@@ -322,6 +322,10 @@ fn texts_chats_and_records_are_scored() {
     };
     assert_eq!(score(json!({ "messages": chat("hm"), "ground_truth": "four" }))["total"], 0.0);
     assert_eq!(score(json!({ "messages": chat("<answer>four</answer>"), "ground_truth": "four" }))["total"], 1.0);
+    // A record of a recipe that is not known here is not paid by another.
+    let mut record = play.item("reset", &json!({ "task_id": id(4), "record": true }))["trajectory"].clone();
+    record["preset"] = json!("nosuch");
+    refused(&score(json!({ "trajectory": record })), "not_found", false);
     for bad in [
         json!({ "text": "x" }),
         json!({ "text": "x", "messages": [], "ground_truth": "y" }),

@@ -15,7 +15,7 @@ COLUMNS = ("reward_model", "reward_spec")
 def golds_of(value: Any, place: str = "golds") -> list[str]:
     """Accepted answers, of which there is at least one: without any every reward would be 0, and nobody would know why."""
     golds = texts_of(value, place)
-    if not golds:
+    if not any(gold.strip() for gold in golds):
         found = "nothing" if value is None else f"`{value!r}`"
         raise InvalidInput(
             f"`{place}`: expected accepted answers (a text, a list of texts, or a dictionary with `target`), found {found}: "

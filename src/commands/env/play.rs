@@ -45,11 +45,15 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut table = Table { out: context.out(), json: context.json };
     table.begin(&rules, &episode, args.prompt)?;
     let grammar = &rules.preset().grammar;
-    let mut lines = std::io::stdin().lock().lines();
+    let mut lines = std::io::stdin().lock().split(b'\n');
     while episode.stop.is_none() {
         table.ask()?;
         let Some(line) = lines.next().transpose()? else { break };
+        let line = String::from_utf8_lossy(&line);
         let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
         let text = match line.strip_prefix('=') {
             Some(answer) => grammar.answering(&episode, "", answer.trim()),
             None if line.contains(&grammar.search.open) || line.contains('<') => line.to_owned(),

@@ -107,7 +107,9 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         })?;
         context.tell(format_args!("wrote {} trajectories to `{}`", count(all.len() as u64), path.display()));
     }
-    let mean = |sum: &Sum, value: f64| value / sum.count.max(1) as f64;
+    // Of no episodes there is no mean.
+    let mean = |sum: &Sum, value: f64| (sum.count > 0).then(|| value / sum.count as f64);
+    let shown = |mean: Option<f64>| mean.map_or("-".into(), |mean| format!("{mean:.4}"));
     if context.json {
         let entry = |(source, sum): (&String, &Sum)| {
             let terms: BTreeMap<_, _> = sum.terms.iter().map(|(name, value)| (name, mean(sum, *value))).collect();
@@ -120,15 +122,15 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut out = context.out();
     writeln!(out, "{:24} {:>9} {:>8} {:>8}  terms", "data set", "episodes", "failed", "reward")?;
     for (source, sum) in &sums {
-        let terms = sum.terms.iter().map(|(name, value)| format!("{name} {:.4}", mean(sum, *value)));
+        let terms = sum.terms.iter().map(|(name, value)| format!("{name} {}", shown(mean(sum, *value))));
         let terms = terms.collect::<Vec<_>>().join(", ");
         writeln!(
             out,
-            "{:24} {:>9} {:>8} {:>8.4}  {terms}",
+            "{:24} {:>9} {:>8} {:>8}  {terms}",
             harmless(source),
             sum.count,
             sum.failed,
-            mean(sum, sum.total)
+            shown(mean(sum, sum.total))
         )?;
     }
     out.flush()?;

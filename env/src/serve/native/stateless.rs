@@ -119,9 +119,9 @@ pub(in crate::serve) async fn score(env: Arc<EnvServer>, incoming: Incoming) -> 
 
 fn judge(env: &EnvServer, item: &Value) -> Result<Reward, Fault> {
     let item: ScoreItem = batch::typed(item)?;
-    let known = item.trajectory.as_ref().map(|trajectory| trajectory.preset.as_str());
-    let known = known.filter(|name| env.presets().any(|preset| preset.name == *name));
-    let rules = env.rules(item.preset.as_deref().or(known), None)?;
+    // Another recipe than the one by which it was played would pay otherwise, so none is taken in its place.
+    let own = item.trajectory.as_ref().map(|trajectory| trajectory.preset.as_str());
+    let rules = env.rules(item.preset.as_deref().or(own), None)?;
     let preset = rules.preset();
     let trajectory = match (item.trajectory, item.messages, item.text) {
         (Some(trajectory), None, None) => checked(trajectory)?,
