@@ -105,7 +105,7 @@ impl Training<'_> {
         let imitated = self.settings.imitation.steps;
         let last = imitated + self.settings.steps;
         let mut has_reference = imitated == 0 || !self.settings.objectives()?.needs_reference();
-        let due = |every: u64, step: u64| every > 0 && (step % every == 0 || step == last);
+        let due = |every: u64, step: u64| every > 0 && (step.is_multiple_of(every) || step == last);
         loop {
             if due(self.settings.evaluation.every, place.step) && place.tested != Some(place.step) {
                 self.test(learner, place.step, monitor, interrupt)?;
