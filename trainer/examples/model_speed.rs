@@ -69,7 +69,8 @@ fn main() -> Outcome<()> {
 fn open(path: &Path, learns: bool) -> Outcome<Decoder> {
     let model = ModelFiles::open(path)?;
     let tensors = model.weights()?.into_tensors().into_iter();
-    let weight = |(name, weight): (String, Weight)| Ok((name, Tensor::from_vec(weight.data, weight.shape, &Device::Cpu)?));
+    let weight =
+        |(name, weight): (String, Weight)| Ok((name, Tensor::from_vec(weight.data, weight.shape, &Device::Cpu)?));
     let weights = tensors.map(weight).collect::<candle_core::Result<_>>()?;
     Ok(Decoder::new(model.config(), weights, learns)?)
 }

@@ -77,7 +77,6 @@ impl Parameter {
         *self.panels.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-
     /// Adds to the gradient with `add`, which is given the sum so far.
     pub(crate) fn accumulate(&self, add: impl FnOnce(&mut [f32]) + Send) -> Result<()> {
         let mut gradient = self.locked();
