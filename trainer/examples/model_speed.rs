@@ -68,11 +68,7 @@ fn main() -> Outcome<()> {
 
 fn open(path: &Path, learns: bool) -> Outcome<Decoder> {
     let model = ModelFiles::open(path)?;
-    let tensors = model.weights()?.into_tensors().into_iter();
-    let weight =
-        |(name, weight): (String, Weight)| Ok((name, Tensor::from_vec(weight.data, weight.shape, &Device::Cpu)?));
-    let weights = tensors.map(weight).collect::<candle_core::Result<_>>()?;
-    Ok(Decoder::new(model.config(), weights, learns)?)
+    Ok(Decoder::new(model.config(), model.weights()?, learns)?)
 }
 
 /// Tokens that belong to a row alone; `trainer_peers.py` makes the same.
@@ -155,7 +151,7 @@ fn decode(decoder: &Arc<Decoder>, rows: usize) -> Outcome<Value> {
     let (_, came) = write(decoder, rows, SHORT, Sampling::greedy())?;
     let of = |row: usize| came.iter().filter(move |came| came.0 == row);
     let start = (0..rows).filter_map(|row| of(row).next()).max_by_key(|came| came.1).ok_or("nothing written")?;
-    let end = (0..rows).filter_map(|row| of(row).last()).min_by_key(|came| came.1).ok_or("nothing written")?;
+    let end = (0..rows).filter_map(|row| of(row).next_back()).min_by_key(|came| came.1).ok_or("nothing written")?;
     let tokens = came.iter().filter(|came| came.1 > start.1 && came.1 <= end.1).count();
     Ok(took(tokens, end.1 - start.1, end.2 - start.2))
 }

@@ -112,19 +112,23 @@ impl Engine {
         if request.tokens.is_empty() {
             return Err(Error::invalid("request", "one token at least", "none"));
         }
+        let vocabulary = self.decoder.config().vocabulary;
+        if let Some(wrong) = request.tokens.iter().find(|token| **token as usize >= vocabulary) {
+            return Err(Error::invalid("request", format!("tokens below {vocabulary}"), wrong.to_string()));
+        }
         if request.limit == 0 {
             return Ok(Generated { tokens: Vec::new(), logprobs: Vec::new(), reason: Reason::Limit });
         }
-        let ended = || Error::Diverged {
-            what: "generation".into(),
-            found: "its thread ended by a defect".into(),
-            remedy: "see standard error".into(),
-        };
+        let ended = || defect("its thread ended by a defect");
         let (answer, answered) = channel();
         let sender = self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
         sender.ok_or_else(ended)?.send(Asked { request, answer }).map_err(|_| ended())?;
         answered.recv().unwrap_or_else(|_| Err(ended()))
     }
+}
+
+fn defect(found: &str) -> Error {
+    Error::Diverged { what: "generation".into(), found: found.into(), remedy: "see standard error".into() }
 }
 
 impl Drop for Engine {
@@ -244,9 +248,11 @@ impl Worker {
         let rows = self.rows[..read_rows].par_iter_mut().zip(logits.par_chunks_exact(vocabulary));
         rows.filter(|(row, _)| row.unread.is_empty()).for_each(|(row, logits)| row.write(logits));
         for mut row in std::mem::take(&mut self.rows) {
-            match row.ended() {
-                None => self.rows.push(row),
-                Some(reason) => {
+            // What a caller's `stops` does is that caller's alone.
+            match catch_unwind(AssertUnwindSafe(|| row.ended())) {
+                Err(_) => drop(row.answer.send(Err(defect("`stops` ended by a defect")))),
+                Ok(None) => self.rows.push(row),
+                Ok(Some(reason)) => {
                     let generated = Generated { tokens: row.written, logprobs: row.logprobs, reason };
                     // Whoever asked may have gone.
                     drop(row.answer.send(Ok(generated)));

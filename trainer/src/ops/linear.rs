@@ -18,7 +18,9 @@ pub fn linear(tape: &Tape, x: &Value, weight: &Arc<Parameter>, bias: Option<&Arc
     let (tokens, depth) = x.tensor.dims2()?;
     let (width, _) = weight.value().dims2()?;
     let mut out = vec![0.0; tokens * width];
-    multiply(Left::rows(&view(&x.tensor)?, depth), Right::Panels(&*weight.packed()?, width), &mut out, false);
+    let input = view(&x.tensor)?;
+    weight.with_columns(|columns| multiply(Left::rows(&input, depth), columns, &mut out, false))?;
+    drop(input);
     if let Some(bias) = bias {
         let bias = view(bias.value())?;
         out.par_chunks_mut(width).for_each(|row| row.iter_mut().zip(&*bias).for_each(|(out, bias)| *out += bias));

@@ -1,6 +1,6 @@
 //! How likely did the model find each token? Log-probabilities from hidden states, a few rows of the vocabulary at a time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
@@ -11,7 +11,9 @@ use super::tensor::{tensor, view};
 use super::wide::{NullaryFnOnce, exp, greatest, sum, wide};
 
 /// Rows whose logits are there at a time.
-const ROWS: usize = 128;
+const ROWS: usize = 256;
+/// Logits that are kept for the backward pass at most; others are computed again.
+const KEPT: usize = 1 << 25;
 
 /// Log-probabilities of chosen tokens, and what their gradients need.
 pub struct Logprobs {
@@ -26,11 +28,14 @@ pub struct Logprobs {
     pub entropies: Vec<f32>,
     /// `[tokens]`: logarithm of the sum of e^logit.
     normalisers: Vec<f32>,
+    /// Logits of the first blocks of rows, as far as they were kept and are not used up.
+    kept: Mutex<Vec<Vec<f32>>>,
 }
 
 impl Logprobs {
     /// Of `targets[i]` after `hidden[i]`: `hidden` is `[tokens, hidden]`, `head` `[vocabulary, hidden]`. Logits are divided by
-    /// `temperature`. No more than 128 rows of logits exist at a time.
+    /// `temperature`. No more than 256 rows of logits exist at a time, and up to 128 MiB of them, which are kept for
+    /// [`Self::backward`].
     ///
     /// # Errors
     /// Those of the tensors; targets outside of the vocabulary.
@@ -48,13 +53,20 @@ impl Logprobs {
             logprobs: Vec::with_capacity(tokens),
             entropies: Vec::with_capacity(tokens),
             normalisers: Vec::with_capacity(tokens),
+            kept: Mutex::default(),
         };
-        let mut rows = Vec::with_capacity(tokens);
-        found.each(|logits, first| {
+        let (mut rows, mut kept, mut spare) = (Vec::with_capacity(tokens), Vec::new(), Vec::new());
+        for first in (0..tokens).step_by(ROWS) {
+            let logits = found.logits(first, std::mem::take(&mut spare))?;
             let read = |(row, logits): (usize, &[f32])| read(logits, targets[first + row] as usize, found.sharpness);
             rows.par_extend(logits.par_chunks_exact(vocabulary).enumerate().map(read));
-            Ok(())
-        })?;
+            if first * vocabulary + logits.len() <= KEPT {
+                kept.push(logits);
+            } else {
+                spare = logits;
+            }
+        }
+        found.kept = Mutex::new(kept);
         for (logprob, entropy, normaliser) in rows {
             found.logprobs.push(logprob);
             found.entropies.push(entropy);
@@ -73,7 +85,11 @@ impl Logprobs {
         let vocabulary = self.head.value().dims2()?.0;
         let mut out = vec![0.0; tokens * depth];
         let hidden = view(&self.hidden)?;
-        self.each(|logits, first| {
+        let mut spare = Vec::new();
+        for first in (0..tokens).step_by(ROWS) {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = kept.get_mut(first / ROWS).map(std::mem::take).unwrap_or_default();
+            let mut logits = if kept.is_empty() { self.logits(first, std::mem::take(&mut spare))? } else { kept };
             let rows = logits.par_chunks_exact_mut(vocabulary).enumerate();
             rows.for_each(|(row, logits)| {
                 let at = first + row;
@@ -85,30 +101,28 @@ impl Logprobs {
             });
             let count = logits.len() / vocabulary;
             let (rows, hidden) = (first * depth..(first + count) * depth, &hidden);
-            let left = Left::rows(logits, vocabulary);
+            let left = Left::rows(&logits, vocabulary);
             self.head.with_rows(|head| multiply(left, head, &mut out[rows.clone()], false))?;
             if self.head.learns() {
                 let right = Right::rows(&hidden[rows], depth);
-                self.head.accumulate(|sum| multiply(Left::columns(logits, vocabulary), right, sum, true))?;
+                self.head.accumulate(|sum| multiply(Left::columns(&logits, vocabulary), right, sum, true))?;
             }
-            Ok(())
-        })?;
+            spare = logits;
+        }
         tensor(out, (tokens, depth))
     }
 
-    /// Computes the logits of some rows at a time, and hands them on with the first row's number.
-    fn each(&self, mut work: impl FnMut(&mut [f32], usize) -> Result<()>) -> Result<()> {
-        let (_, depth) = self.hidden.dims2()?;
+    /// Logits of [`ROWS`] rows from `first` on, or of what is left; in the place of `spare`.
+    fn logits(&self, first: usize, spare: Vec<f32>) -> Result<Vec<f32>> {
+        let (tokens, depth) = self.hidden.dims2()?;
         let vocabulary = self.head.value().dims2()?.0;
-        let (hidden, head) = (view(&self.hidden)?, self.head.packed()?);
-        let mut logits = Vec::new();
-        for (number, rows) in hidden.chunks(ROWS * depth).enumerate() {
-            logits.clear();
-            logits.resize(rows.len() / depth * vocabulary, 0.0);
-            multiply(Left::rows(rows, depth), Right::Panels(&head, vocabulary), &mut logits, false);
-            work(&mut logits, number * ROWS)?;
-        }
-        Ok(())
+        let rows = first..tokens.min(first + ROWS);
+        let hidden = view(&self.hidden)?;
+        let left = Left::rows(&hidden[rows.start * depth..rows.end * depth], depth);
+        let mut logits = spare;
+        logits.resize(rows.len() * vocabulary, 0.0);
+        self.head.with_columns(|columns| multiply(left, columns, &mut logits, false))?;
+        Ok(logits)
     }
 }
 

@@ -6,17 +6,23 @@
 
 use std::ops::Range;
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Arch, NullaryFnOnce, Simd, WithSimd};
 use rayon::prelude::*;
+
+use super::wide::wide;
 
 /// Columns of a panel.
 const WIDTH: usize = 32;
 /// Rows of a block: 12 rows x 32 columns fill 24 of the 32 registers of AVX-512 with running sums.
 const ROWS: usize = 12;
-/// Depth of a block: 12 rows of it fit into the first cache, 32 columns into the second.
-const DEPTH: usize = 512;
+/// Depth of a block at most: 12 rows of it fit into the first cache, 32 columns into the second.
+const DEPTH: usize = 640;
 /// Rows that a thread lays out at a time; they share the second cache with a panel.
-const CHUNK: usize = 16 * ROWS;
+const CHUNK: usize = 22 * ROWS;
+/// Steps of the depth that are laid out at a time, so that what is written stays in the first cache.
+const STEPS: usize = 64;
+/// Rows that are laid out at a time.
+const TILE: usize = 4;
 /// Fewer rows than this are divided among the threads by columns.
 const FEW: usize = 48;
 /// Products that are worth a second thread.
@@ -36,16 +42,8 @@ impl Panels {
         let width = rows.len().saturating_add(stride - depth).checked_div(stride).unwrap_or(0);
         let mut data = vec![0.0; width.next_multiple_of(WIDTH) * depth];
         if depth > 0 {
-            let pack = |(panel, rows): (&mut [f32], &[f32])| {
-                // Some steps at a time, so that what is written stays in the first cache.
-                for (number, slots) in panel.as_chunks_mut::<WIDTH>().0.chunks_mut(64).enumerate() {
-                    for (column, row) in rows.chunks(stride).enumerate() {
-                        let values = &row[number * 64..][..slots.len()];
-                        slots.iter_mut().zip(values).for_each(|(slot, value)| slot[column] = *value);
-                    }
-                }
-            };
-            data.par_chunks_mut(WIDTH * depth).zip(rows.par_chunks(WIDTH * stride)).for_each(pack);
+            let panels = data.par_chunks_mut(WIDTH * depth).zip(rows.par_chunks(WIDTH * stride));
+            panels.for_each(|(panel, rows)| wide(Turn::<WIDTH> { rows, stride, first: 0, out: panel }));
         }
         Self { depth, width, data }
     }
@@ -86,6 +84,8 @@ pub(crate) enum Right<'a> {
     Panels(&'a Panels, usize),
     /// As it is, row-major with `stride` values from row to row; laid out piece by piece, in cache.
     Rows { data: &'a [f32], depth: usize, width: usize, stride: usize },
+    /// As [`Self::Rows`], but stored as `[width, depth]`, without gaps: how weights are.
+    Columns { data: &'a [f32], depth: usize },
 }
 
 impl<'a> Right<'a> {
@@ -97,6 +97,7 @@ impl<'a> Right<'a> {
     fn shape(self) -> (usize, usize) {
         match self {
             Self::Panels(panels, width) => (panels.depth, width.min(panels.width)),
+            Self::Columns { data, depth } => (depth, data.len().checked_div(depth).unwrap_or(0)),
             Self::Rows { depth, width, .. } => (depth, width),
         }
     }
@@ -112,7 +113,7 @@ impl<'a> Right<'a> {
             }
             Self::Rows { data, width, stride, .. } => {
                 let columns = number * WIDTH..width.min(number * WIDTH + WIDTH);
-                buffer.clear();
+                // What an earlier panel left behind this one's last column is multiplied, but not kept.
                 buffer.resize(depths.len() * WIDTH, 0.0);
                 for (slot, step) in buffer.as_chunks_mut::<WIDTH>().0.iter_mut().zip(depths) {
                     let values = &data[step * stride..][columns.clone()];
@@ -124,6 +125,69 @@ impl<'a> Right<'a> {
                 }
                 buffer
             }
+            Self::Columns { data, depth } => {
+                let rows = &data[number * WIDTH * depth..];
+                let rows = &rows[..rows.len().min(WIDTH * depth)];
+                buffer.resize(depths.len() * WIDTH, 0.0);
+                wide(Turn::<WIDTH> { rows, stride: depth, first: depths.start, out: buffer });
+                buffer
+            }
+        }
+    }
+}
+
+/// Turns up to `W` rows, from a place in each on, into steps of `W` values.
+struct Turn<'a, const W: usize> {
+    rows: &'a [f32],
+    stride: usize,
+    first: usize,
+    out: &'a mut [f32],
+}
+
+impl<const W: usize> NullaryFnOnce for Turn<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (number, slots) in self.out.as_chunks_mut::<W>().0.chunks_mut(STEPS).enumerate() {
+            let first = self.first + number * STEPS;
+            let mut column = 0;
+            for rows in self.rows.chunks(TILE * self.stride) {
+                if rows.len() > (TILE - 1) * self.stride && column + TILE <= W {
+                    let rows: [&[f32]; TILE] =
+                        std::array::from_fn(|row| &rows[row * self.stride + first..][..slots.len()]);
+                    turn_tiles(rows, slots, column);
+                } else {
+                    for (row, values) in rows.chunks(self.stride).enumerate().take(W - column) {
+                        let values = &values[first..][..slots.len()];
+                        slots.iter_mut().zip(values).for_each(|(slot, value)| slot[column + row] = *value);
+                    }
+                }
+                column += TILE;
+                if column >= W {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Tiles of as many rows as steps, which the compiler shuffles in registers.
+#[inline(always)]
+fn turn_tiles<const W: usize>(rows: [&[f32]; TILE], slots: &mut [[f32; W]], column: usize) {
+    let tiles = rows.map(|row| row.as_chunks::<TILE>());
+    let (blocks, rest) = slots.as_chunks_mut::<TILE>();
+    for (at, block) in blocks.iter_mut().enumerate() {
+        let tile: [[f32; TILE]; TILE] = std::array::from_fn(|row| tiles[row].0[at]);
+        for (step, slot) in block.iter_mut().enumerate() {
+            for row in 0..TILE {
+                slot[column + row] = tile[row][step];
+            }
+        }
+    }
+    for (step, slot) in rest.iter_mut().enumerate() {
+        for row in 0..TILE {
+            slot[column + row] = tiles[row].1[step];
         }
     }
 }
@@ -155,7 +219,6 @@ impl<'a> Left<'a> {
 
     /// Lays out `count` rows from `first` on, between two depths: blocks of [`ROWS`] rows, then of fewer, each step by step.
     fn pack(&self, first: usize, count: usize, depths: Range<usize>, out: &mut Vec<f32>) {
-        out.clear();
         out.resize(count * depths.len(), 0.0);
         let mut rest = out.as_mut_slice();
         let mut at = first;
@@ -170,11 +233,14 @@ impl<'a> Left<'a> {
                     }
                 }
             } else {
-                for row in 0..size {
-                    let values = &self.data[(at + row) * self.stride..][depths.clone()];
-                    for (slot, value) in block[row..].iter_mut().step_by(size).zip(values) {
-                        *slot = *value;
-                    }
+                let (rows, stride, first) = (&self.data[at * self.stride..], self.stride, depths.start);
+                let out = block;
+                match size {
+                    ROWS => wide(Turn::<ROWS> { rows, stride, first, out }),
+                    8 => wide(Turn::<8> { rows, stride, first, out }),
+                    4 => wide(Turn::<4> { rows, stride, first, out }),
+                    2 => wide(Turn::<2> { rows, stride, first, out }),
+                    _ => wide(Turn::<1> { rows, stride, first, out }),
                 }
             }
             rest = others;
@@ -247,9 +313,10 @@ fn chunk(left: Left<'_>, right: Right<'_>, first: usize, out: &mut [f32], add: b
     }
 }
 
-/// Blocks of the depth.
+/// Blocks of the depth, of about the same size.
 fn steps(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..depth).step_by(DEPTH).map(move |from| from..depth.min(from + DEPTH))
+    let size = depth.div_ceil(depth.div_ceil(DEPTH).max(1)).max(1);
+    (0..depth).step_by(size).map(move |from| from..depth.min(from + size))
 }
 
 /// Few rows, as in decoding: reading the right factor is the work, so the threads divide its panels.

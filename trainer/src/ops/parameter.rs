@@ -57,7 +57,7 @@ impl Parameter {
     ///
     /// # Errors
     /// Those of the tensors.
-    pub(crate) fn swap(&self, values: &mut Vec<f32>) -> Result<()> {
+    pub fn swap(&self, values: &mut Vec<f32>) -> Result<()> {
         self.unpack();
         swap(&self.value, values)
     }
@@ -67,23 +67,17 @@ impl Parameter {
     /// # Errors
     /// Those of the tensors.
     pub fn pack(&self) -> Result<()> {
-        let packed = self.packed()?;
-        *self.panels.write().unwrap_or_else(PoisonError::into_inner) = Some(packed);
+        let (_, depth) = self.value.dims2()?;
+        let mut panels = self.panels.write().unwrap_or_else(PoisonError::into_inner);
+        if panels.is_none() {
+            *panels = Some(Arc::new(Panels::of_rows(&view(&self.value)?, depth, depth)));
+        }
         Ok(())
     }
 
     /// Frees what [`Self::pack`] made.
     pub fn unpack(&self) {
         *self.panels.write().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// The laid out form: that of [`Self::pack`], or one for this product alone. Both give the same bits.
-    pub(crate) fn packed(&self) -> Result<Arc<Panels>> {
-        if let Some(panels) = &*self.panels.read().unwrap_or_else(PoisonError::into_inner) {
-            return Ok(panels.clone());
-        }
-        let (_, depth) = self.value.dims2()?;
-        Ok(Arc::new(Panels::of_rows(&view(&self.value)?, depth, depth)))
     }
 
     /// Adds to the gradient with `add`, which is given the sum so far.
@@ -93,6 +87,16 @@ impl Parameter {
             *gradient = Some(self.value.zeros_like()?);
         }
         gradient.as_ref().map_or(Ok(()), |gradient| change(gradient, add))
+    }
+
+    /// Lends the values as a right factor `[in, out]`, in the form of [`Self::pack`] where it is there. Both give the same bits.
+    pub(crate) fn with_columns<T>(&self, work: impl FnOnce(Right<'_>) -> T) -> Result<T> {
+        let (width, depth) = self.value.dims2()?;
+        let panels = self.panels.read().unwrap_or_else(PoisonError::into_inner).clone();
+        match panels {
+            Some(panels) => Ok(work(Right::Panels(&panels, width))),
+            None => Ok(work(Right::Columns { data: &view(&self.value)?, depth })),
+        }
     }
 
     /// Lends the values as a right factor `[out, in]`.

@@ -1,4 +1,5 @@
 //! Tiny decoders whose weights are made by a formula, the same as in `golden/make_decoder.py`.
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use hindsearch_trainer::{Decoder, ModelConfig, RopeScaling, Weight, Weights, expected_tensors};
 
