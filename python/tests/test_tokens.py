@@ -28,7 +28,7 @@ def test_masks_and_logprobs_are_of_what_was_sampled(fake, tokenizer):
     assert step.done and play.reward() == 1.0
     tokens, mask, logprobs = play.response()
     shown = [token for token, own in zip(tokens, mask) if not own]
-    assert tokenizer.decode([token for token, own in zip(tokens, mask) if own]) == LOOK + ANSWER
+    assert tokenizer.decode([token for token, own in zip(tokens, mask) if own]) == LOOK + ANSWER + "<|im_end|>"
     assert tokenizer.decode(shown).startswith("\n\n<information>[1]") and "Radium" in tokenizer.decode(shown)
     assert [logprob == -0.5 for logprob in logprobs] == mask
     queries = [token for token, own in zip(play.tokens, play.env.episode.query_mask()) if own]
