@@ -31,7 +31,7 @@ pub fn linear(tape: &Tape, x: &Value, weight: &Arc<Parameter>, bias: Option<&Arc
         let wanted = x.wants();
         Box::new(move |gradient| {
             if let Some(bias) = bias.filter(|bias| bias.learns()) {
-                bias.accumulate(sum_rows(&*view(gradient)?))?;
+                bias.accumulate(sum_rows(&view(gradient)?))?;
             }
             if weight.learns() {
                 let (gradient, input) = (view(gradient)?, view(&input)?);
