@@ -159,7 +159,7 @@ fn decode(decoder: &Arc<Decoder>, rows: usize) -> Outcome<Value> {
     let (_, came) = write(&engine(decoder)?, rows, SHORT, Sampling::greedy())?;
     let of = |row: usize| came.iter().filter(move |came| came.0 == row);
     let start = (0..rows).filter_map(|row| of(row).next()).max_by_key(|came| came.1).ok_or("nothing written")?;
-    let end = (0..rows).filter_map(|row| of(row).last()).min_by_key(|came| came.1).ok_or("nothing written")?;
+    let end = (0..rows).filter_map(|row| of(row).next_back()).min_by_key(|came| came.1).ok_or("nothing written")?;
     let tokens = came.iter().filter(|came| came.1 > start.1 && came.1 <= end.1).count();
     Ok(took(tokens, end.1 - start.1, end.2 - start.2))
 }
