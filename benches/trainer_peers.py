@@ -6,7 +6,8 @@
     trainer_peers.py FOLDER [--programs target/release/examples] [--threads 1 2] [--rounds 3] [--only learn decode] [--out DIR]
 
 Every case runs in a process of its own, ours and theirs by turns, as often as there are rounds; figures are those of the round
-with the least CPU time. Learning: forwards and back over rows of 512 tokens, all of them through the head. Prefill: 512 tokens.
+with the least wall time. How many cores other processes took meanwhile is told too: where that is more than a tenth of one, the
+case is marked as disturbed, and its wall times mean little. Learning: forwards and back over rows of 512 tokens, all of them through the head. Prefill: 512 tokens.
 Decoding: greedy, from 128 tokens of context, counted from when all rows write. Memory is the peak above the weights. Loss,
 logits and gradients of one row are compared as well. Writes trainer_peers.json. Needs torch, transformers and safetensors.
 """
@@ -14,6 +15,7 @@ logits and gradients of one row are compared as well. Writes trainer_peers.json.
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -113,12 +115,17 @@ def peer_numbers(folder, path, threads):
     loss.backward()
     with torch.inference_mode():
         logits = model(ids, use_cache=False).logits[0]
+    theirs = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    with torch.inference_mode():
+        exact = model.double()(ids, use_cache=False).logits[0]
+    ours_logits = ours.pop("logits")
     found = {
         "loss": {"ours": ours.pop("loss").item(), "torch": loss.item()},
-        "logits, largest difference": (ours.pop("logits") - logits).abs().max().item(),
+        "logits, largest difference": (ours_logits - logits).abs().max().item(),
+        "ours from torch in float64": (ours_logits - exact).abs().max().item(),
+        "torch from torch in float64": (logits - exact).abs().max().item(),
         "logits, largest": logits.abs().max().item(),
     }
-    theirs = {name: parameter.grad for name, parameter in model.named_parameters()}
     relative = {name: ((mine - theirs[name]).norm() / theirs[name].norm()).item() for name, mine in ours.items()}
     print(json.dumps(found | {"gradients, relative error": relative}))
 
@@ -129,16 +136,30 @@ def peer_numbers(folder, path, threads):
 def run(command, threads):
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
     environment = os.environ | dict.fromkeys(names, str(threads)) | {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1"}
+    start, busy, own = time.perf_counter(), busy_seconds(), child_seconds()
     done = subprocess.run(list(map(str, command)), env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {}
+    found = json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {}
+    others = (busy_seconds() - busy) - (child_seconds() - own)
+    return found | {"others": max(0.0, others / (time.perf_counter() - start))}
+
+
+def busy_seconds():
+    """CPU time of all processes of this machine."""
+    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def child_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def best(rounds):
     """Speeds of the best round, memory of the worst."""
-    found = min(rounds, key=lambda found: found["cpu_seconds"])
+    found = min(rounds, key=lambda found: found["wall_seconds"])
     speeds = {what: found["tokens"] / found[f"{what}_seconds"] for what in ("wall", "cpu")}
-    wall = max(found["tokens"] / found["wall_seconds"] for found in rounds)
-    return speeds | {"wall": wall, "peak": max(found["peak_bytes"] for found in rounds), "loss": found.get("loss")}
+    peak = max(found["peak_bytes"] for found in rounds)
+    return speeds | {"peak": peak, "loss": found.get("loss"), "others": found["others"], "rounds": rounds}
 
 
 def compare(case, arguments, threads):
@@ -160,7 +181,8 @@ def show(found):
     print(
         f"{found['case']:26} {found['threads']} thr | tok/s {ours['wall']:7.1f} {theirs['wall']:7.1f} x{found['wall ratio']:.2f}{goal}"
         f" | tok/CPU s {ours['cpu']:7.1f} {theirs['cpu']:7.1f} x{found['cpu ratio']:.2f}"
-        f" | MiB {ours['peak'] / 2**20:6.0f} {theirs['peak'] / 2**20:6.0f} x{found['memory ratio']:.2f}",
+        f" | MiB {ours['peak'] / 2**20:6.0f} {theirs['peak'] / 2**20:6.0f} x{found['memory ratio']:.2f}"
+        f" | others {ours['others']:.2f} {theirs['others']:.2f}{' DISTURBED' if max(ours['others'], theirs['others']) > 0.1 else ''}",
         flush=True,
     )
 

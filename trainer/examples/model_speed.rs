@@ -117,9 +117,12 @@ fn learn(decoder: &Decoder, rows: usize, recompute: bool) -> Outcome<Value> {
 /// When a token came: the row, wall time and CPU time.
 type Came = (usize, Instant, Duration);
 
+fn engine(decoder: &Arc<Decoder>) -> Outcome<Engine> {
+    Ok(Engine::new(decoder.clone(), EngineOptions::default())?)
+}
+
 /// Writes all rows at a time; tells when each token came.
-fn write(decoder: &Arc<Decoder>, rows: usize, read: usize, sampling: Sampling) -> Outcome<(Vec<Generated>, Vec<Came>)> {
-    let engine = Engine::new(decoder.clone(), EngineOptions::default())?;
+fn write(engine: &Engine, rows: usize, read: usize, sampling: Sampling) -> Outcome<(Vec<Generated>, Vec<Came>)> {
     let came: Arc<Mutex<Vec<Came>>> = Arc::default();
     let ask = |row: usize| {
         let came = came.clone();
@@ -140,15 +143,16 @@ fn write(decoder: &Arc<Decoder>, rows: usize, read: usize, sampling: Sampling) -
 }
 
 fn prefill(decoder: &Arc<Decoder>, rows: usize) -> Outcome<Value> {
+    let engine = engine(decoder)?;
     let (start, cpu) = (Instant::now(), cpu_time());
-    let (_, came) = write(decoder, rows, LONG, Sampling::greedy())?;
+    let (_, came) = write(&engine, rows, LONG, Sampling::greedy())?;
     let (_, end, cpu_end) = came.into_iter().max_by_key(|came| came.1).ok_or("nothing written")?;
     Ok(took(rows * LONG, end - start, cpu_end - cpu))
 }
 
 /// From when all rows write until the first one ends.
 fn decode(decoder: &Arc<Decoder>, rows: usize) -> Outcome<Value> {
-    let (_, came) = write(decoder, rows, SHORT, Sampling::greedy())?;
+    let (_, came) = write(&engine(decoder)?, rows, SHORT, Sampling::greedy())?;
     let of = |row: usize| came.iter().filter(move |came| came.0 == row);
     let start = (0..rows).filter_map(|row| of(row).next()).max_by_key(|came| came.1).ok_or("nothing written")?;
     let end = (0..rows).filter_map(|row| of(row).next_back()).min_by_key(|came| came.1).ok_or("nothing written")?;
@@ -157,7 +161,7 @@ fn decode(decoder: &Arc<Decoder>, rows: usize) -> Outcome<Value> {
 }
 
 fn agree(decoder: &Arc<Decoder>, rows: usize) -> Outcome<Value> {
-    let (written, _) = write(decoder, rows, SHORT, Sampling::default())?;
+    let (written, _) = write(&engine(decoder)?, rows, SHORT, Sampling::default())?;
     let (mut packed, mut asked, mut targets, mut sampled) = (Packed::default(), Vec::new(), Vec::new(), Vec::new());
     for (row, written) in written.into_iter().enumerate() {
         let first = packed.tokens.len() + SHORT - 1;
@@ -168,8 +172,15 @@ fn agree(decoder: &Arc<Decoder>, rows: usize) -> Outcome<Value> {
     }
     let pass = decoder.forward(&packed, &asked, true)?;
     let trained = Logprobs::new(pass.hidden(), decoder.head(), &targets, 1.0)?.logprobs;
+    if trained.len() != sampled.len() || trained.iter().chain(&sampled).any(|logprob| !logprob.is_finite()) {
+        return Err("expected a finite log-probability of each token on both sides".into());
+    }
     let largest = trained.iter().zip(&sampled).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    Ok(json!({ "tokens": targets.len(), "largest_difference": largest }))
+    let mean = |of: &[f32]| of.iter().sum::<f32>() / of.len() as f32;
+    let (trained, sampled) = (mean(&trained), mean(&sampled));
+    Ok(
+        json!({ "tokens": targets.len(), "largest_difference": largest, "trained_mean": trained, "sampled_mean": sampled }),
+    )
 }
 
 /// Loss, logits and some gradients of one sequence.
