@@ -118,26 +118,19 @@ impl Learner {
     /// # Errors
     /// [`Error::InvalidInput`] for samples that do not fit the model; those of the tensors.
     pub fn gradients(&self, samples: &[Sample]) -> Result<Metrics> {
-        let unknown = samples.iter().any(|sample| sample.logprobs.is_none());
-        let old = if unknown { self.logprobs(samples)? } else { Vec::new() };
-        let old = samples.iter().enumerate().map(|(at, sample)| sample.logprobs.as_ref().unwrap_or_else(|| &old[at]));
-        let old: Vec<&Vec<f32>> = old.collect();
         let reference = self.reference.as_ref().filter(|_| self.objectives.needs_reference());
-        let reference = reference.map(|decoder| self.scored(decoder, samples)).transpose()?;
-        let batches = micro_batches(samples, self.settings.micro_tokens);
+        let mut reference = reference.map(|decoder| self.scored(decoder, samples)).transpose()?.map(Vec::into_iter);
+        let parts = micro_batches(samples, self.settings.micro_tokens).into_iter();
+        let parts: Vec<(&[Sample], Batch)> = parts.map(|samples| (samples, Batch::new(samples))).collect();
         let mut totals = Totals::default();
-        for samples in &batches {
-            let batch = Batch::new(samples);
+        for (_, batch) in &parts {
             totals.add(&batch.places, &vec![1.0; batch.rows.len()], &batch.in_query);
         }
         let mut metrics = Metrics::default();
-        let mut first = 0;
-        for samples in batches {
-            let of = first..first + samples.len();
-            let reference = reference.as_ref().map(|reference| reference[of.clone()].concat());
-            let old: Vec<f32> = old[of.clone()].iter().flat_map(|old| old.iter().copied()).collect();
-            metrics.merge(&self.micro_batch(samples, old, reference, &totals)?);
-            first = of.end;
+        for (samples, batch) in parts {
+            let reference =
+                reference.as_mut().map(|reference| reference.by_ref().take(samples.len()).flatten().collect());
+            metrics.merge(&self.micro_batch(samples, batch, reference, &totals)?);
         }
         Ok(metrics)
     }
@@ -145,14 +138,16 @@ impl Learner {
     fn micro_batch(
         &self,
         samples: &[Sample],
-        old: Vec<f32>,
+        batch: Batch,
         reference: Option<Vec<f32>>,
         totals: &Totals,
     ) -> Result<Metrics> {
-        let batch = Batch::new(samples);
         let count = batch.rows.len();
         let pass = self.decoder.forward(&batch.packed, &batch.rows, self.settings.recompute)?;
         let found = Logprobs::new(pass.hidden(), self.decoder.head(), &batch.targets, self.temperature)?;
+        // Where it is not known how likely a token was when it was written: as likely as now.
+        let known = samples.iter().map(|sample| sample.logprobs.as_deref()).zip(&batch.places);
+        let old = known.flat_map(|(known, place)| known.unwrap_or(&found.logprobs[place.clone()])).copied().collect();
         let vector = |values: Vec<f32>| Tensor::from_vec(values, count, &Device::Cpu);
         let logprobs = Var::from_tensor(&vector(found.logprobs.clone())?)?;
         let entropies = Var::from_tensor(&vector(found.entropies.clone())?)?;
@@ -196,15 +191,16 @@ impl Learner {
     /// # Errors
     /// As [`Self::gradients`]; [`Error::Diverged`] when three updates in a row are not finite.
     pub fn update(&mut self, samples: &[Sample], rate: impl Fn(u64) -> f64) -> Result<Metrics> {
-        // All log-probabilities before the first update: later ones would be those of another policy.
+        let size = if self.settings.batch == 0 { samples.len().max(1) } else { self.settings.batch };
+        let is_one = self.settings.epochs == 1 && samples.len() <= size;
+        // All log-probabilities before the first of several updates: later ones would be those of another policy.
         let mut samples = samples.to_vec();
-        if samples.iter().any(|sample| sample.logprobs.is_none()) {
+        if !is_one && samples.iter().any(|sample| sample.logprobs.is_none()) {
             let known = self.logprobs(&samples)?;
             for (sample, known) in samples.iter_mut().zip(known) {
                 sample.logprobs.get_or_insert(known);
             }
         }
-        let size = if self.settings.batch == 0 { samples.len().max(1) } else { self.settings.batch };
         let (mut metrics, mut number) = (Metrics::default(), 0);
         for _ in 0..self.settings.epochs {
             for samples in samples.chunks(size) {
