@@ -4,6 +4,7 @@
 mod common;
 
 use std::process::Command;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -277,19 +278,43 @@ fn an_engine_that_is_let_go_while_others_wait_answers_them_first() {
 
 #[test]
 fn a_long_prompt_does_not_hold_up_those_that_write() {
-    // Both begin at once; the short one ends before the long one has read its prompt.
+    // The long one comes while the short one writes, which ends before the long prompt is read: 125 steps.
     let engine = engine(EngineOptions { chunk: 16, ..EngineOptions::default() });
-    let ended = Mutex::new(Vec::new());
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let ((begun, begins), (sent, is_sent)) = (channel(), channel());
+    let (of_short, of_long) = (order.clone(), order.clone());
+    let mut written = 0;
+    let short = Request {
+        stops: Box::new(move |_| {
+            written += 1;
+            if written == 1 {
+                begun.send(()).unwrap();
+                is_sent.recv().unwrap();
+                // Time for the request to arrive.
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            of_short.lock().unwrap().push("short");
+            false
+        }),
+        ..request(&[1, 2, 3], 10, 0)
+    };
+    let long = Request {
+        stops: Box::new(move |_| {
+            of_long.lock().unwrap().push("long");
+            false
+        }),
+        ..request(&tokens("long", 2000), 1, 0)
+    };
     std::thread::scope(|scope| {
-        for (name, tokens, limit) in [("short", vec![1, 2, 3], 10), ("long", tokens("long", 2000), 1)] {
-            let (engine, ended) = (&engine, &ended);
-            scope.spawn(move || {
-                engine.generate(request(&tokens, limit, 0)).unwrap();
-                ended.lock().unwrap().push(name);
-            });
-        }
+        let engine = &engine;
+        scope.spawn(move || engine.generate(short).unwrap());
+        begins.recv().unwrap();
+        scope.spawn(move || {
+            sent.send(()).unwrap();
+            engine.generate(long).unwrap()
+        });
     });
-    assert_eq!(*ended.lock().unwrap(), ["short", "long"]);
+    assert_eq!(*order.lock().unwrap(), [["short"; 10].as_slice(), &["long"]].concat());
 }
 
 #[test]
