@@ -36,6 +36,7 @@ pub use objective::{
     Aggregation, Entropy, Kl, KlEstimator, KlForm, LossTerms, Metric, Metrics, Normaliser, OBJECTIVE_PRESETS,
     Objective, Objectives, PolicyGradient, Ratio, Scope, Supervised, TokenCount, Tokens, Totals,
 };
+pub use ops::Placement;
 pub use optim::{AdamW, AdamWSettings, Trainable, Updated, gradient_norm};
 pub use plan::{Machine, Method, Plan, PlanSettings, Shape, plan};
 pub use policy::LocalPolicy;
