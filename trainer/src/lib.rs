@@ -44,7 +44,8 @@ pub use random::Position;
 pub use run_folder::RunFolder;
 pub use schedule::{Decay, Schedule};
 pub use settings::{
-    CheckpointSettings, Evaluation, Imitation, Objective as ObjectiveSetting, RolloutSettings, TrainSettings,
+    CheckpointSettings, Evaluation, Imitation, Objective as ObjectiveSetting, Precision, Processor, RolloutSettings,
+    TrainSettings,
 };
 pub use text::{Chat, ChatTemplate, Detokenizer, Language, StopMatch, Tokenizer};
 pub use train::{Training, Watch};

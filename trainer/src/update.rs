@@ -12,7 +12,7 @@ use crate::batch::{Sample, micro_batches};
 use crate::checkpoint::TensorData;
 use crate::decoder::{Decoder, Packed};
 use crate::objective::{Metric, Metrics, Objectives, Tokens, Totals};
-use crate::ops::{Logprobs, Parameter, is_host, view};
+use crate::ops::{Logprobs, Parameter, view};
 use crate::optim::{AdamW, AdamWSettings, DeviceMoments, Trainable};
 use crate::{Error, Result};
 
@@ -219,7 +219,7 @@ impl Learner {
     fn step(&mut self, mut found: Metrics, rate: f64) -> Result<Metrics> {
         let parameters = self.decoder.parameters();
         let loss = found.value("loss").unwrap_or(0.0);
-        let updated = if self.is_host() {
+        let updated = if self.decoder.placement().is_host() {
             update(&mut self.optimizer, &parameters, rate, loss)
         } else {
             self.moments.update(&mut self.optimizer, &parameters, rate, loss)
@@ -253,7 +253,7 @@ impl Learner {
     /// [`Error::InvalidInput`] for the state of another model.
     pub fn restore(&mut self, mut tensors: BTreeMap<String, TensorData<'_>>, state: &Value) -> Result<()> {
         self.optimizer = AdamW::restore(*self.optimizer.settings(), &mut tensors, state)?;
-        if !self.is_host() {
+        if !self.decoder.placement().is_host() {
             self.moments = DeviceMoments::restore(&mut self.optimizer, &self.decoder.parameters())?;
         }
         for parameter in self.learning() {
@@ -268,11 +268,6 @@ impl Learner {
             Some(name) => Err(Error::invalid("the checkpoint", "the weights of this model alone", format!("`{name}`"))),
             None => Ok(()),
         }
-    }
-
-    /// Whether weights are f32 in host memory, where the optimiser changes them in place.
-    fn is_host(&self) -> bool {
-        is_host(self.decoder.head().value())
     }
 
     fn learning(&self) -> impl Iterator<Item = Arc<Parameter>> {

@@ -28,7 +28,7 @@ impl Cache {
     pub fn new(decoder: &Decoder) -> Self {
         let heads = decoder.heads();
         let layers = decoder.config().layers;
-        let memories = if is_host(decoder.head().value()) {
+        let memories = if decoder.placement().is_host() {
             Memories::Heads((0..layers * heads.kv_heads).map(|_| head_memory(heads.dim)).collect())
         } else {
             Memories::Layers((0..layers).map(|_| LayerMemory::default()).collect())

@@ -16,6 +16,11 @@ impl Placement {
     pub fn host() -> Self {
         Self { device: Device::Cpu, dtype: DType::F32 }
     }
+
+    /// Whether the fast kernels of the CPU serve it, as [`is_host`].
+    pub(crate) fn is_host(&self) -> bool {
+        self.dtype == DType::F32 && self.device.is_cpu()
+    }
 }
 
 /// Whether the fast kernels of the CPU read it: f32 on the CPU.
