@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs)]
 
 mod common;
-mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,33 +9,13 @@ use std::sync::Arc;
 use candle_core::{DType, Device, Tensor};
 use common::batches::{Batch, batch, golden};
 use common::operations::{Operation, matrix, operations};
+use common::types::{off, place, size, values};
 use common::{KINDS, config, decoder, decoder_in, numbers, tokens, weights};
 use hindsearch_trainer::ops::{Logprobs, Parameter, Placement, Tape, Value};
 use hindsearch_trainer::{
-    AdamWSettings, Decoder, Engine, EngineOptions, Error, Generated, Learner, LearnerParts, LoraConfig, ModelFiles,
-    Objectives, Packed, Request, Sample, Sampling, TensorData, TrainSettings, UpdateSettings,
+    AdamWSettings, Decoder, Error, Learner, LearnerParts, LoraConfig, Objectives, Packed, Sample, TensorData,
+    TrainSettings, UpdateSettings,
 };
-
-fn place(dtype: DType) -> Placement {
-    Placement { device: Device::Cpu, dtype }
-}
-
-fn values(tensor: &Tensor) -> Vec<f64> {
-    tensor.to_dtype(DType::F64).unwrap().flatten_all().unwrap().to_vec1().unwrap()
-}
-
-/// The greatest, by its amount.
-fn size(values: &[f64]) -> f64 {
-    assert!(values.iter().all(|value| value.is_finite()));
-    values.iter().fold(0.0, |most, value| value.abs().max(most))
-}
-
-/// The greatest difference, as a share of the greatest value.
-fn off(found: &[f64], expected: &[f64]) -> f64 {
-    assert_eq!(found.len(), expected.len());
-    let differences: Vec<f64> = found.iter().zip(expected).map(|(a, b)| a - b).collect();
-    size(&differences) / size(expected)
-}
 
 /// What an operation says, and the gradients of its inputs and weights, in a type.
 fn run(operation: &Operation, dtype: DType) -> Vec<Vec<f64>> {
@@ -398,95 +377,6 @@ fn what_is_not_finite_is_skipped_and_the_third_time_ends_the_run() {
     }
     assert!(matches!(learner.update(&broken, |_| 1e-3), Err(Error::Diverged { .. })));
     assert_eq!(bits(state(&learner)), before);
-}
-
-fn request(tokens: &[u32], temperature: f64, seed: u64) -> Request {
-    let sampling = Sampling { temperature, ..Sampling::default() };
-    Request { tokens: tokens.to_vec(), limit: 20, sampling, seed, stops: Box::new(|_| false) }
-}
-
-/// Prompts that begin alike, one longer than what is read at a time, and one of one token.
-fn prompts() -> Vec<Vec<u32>> {
-    let shared = tokens("shared", 30);
-    let begun = |name: &str, more| [shared.clone(), tokens(name, more)].concat();
-    vec![begun("a", 3), begun("b", 8), shared.clone(), tokens("long", 300), vec![7]]
-}
-
-fn write(decoder: Arc<Decoder>, prompts: &[Vec<u32>], temperature: f64, options: EngineOptions) -> Vec<Generated> {
-    let engine = Engine::new(decoder, options).unwrap();
-    let engine = &engine;
-    std::thread::scope(|scope| {
-        let ask = |(at, prompt): (usize, &Vec<u32>)| {
-            let request = request(prompt, temperature, at as u64);
-            scope.spawn(move || engine.generate(request).unwrap())
-        };
-        let threads: Vec<_> = prompts.iter().enumerate().map(ask).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
-}
-
-#[test]
-fn what_is_written_in_f64_is_what_is_written_in_f32() {
-    let host = Arc::new(decoder("llama", false));
-    let wide = Arc::new(decoder_in("llama", false, &place(DType::F64)));
-    let default = EngineOptions::default();
-    for temperature in [0.0, 1.0] {
-        let expected = write(host.clone(), &prompts(), temperature, default);
-        for options in [
-            default,
-            EngineOptions { rows: 1, ..default },
-            EngineOptions { chunk: 7, ..default },
-            EngineOptions { kept: 0, ..default },
-            EngineOptions { kept: 60, rows: 2, chunk: 64 },
-        ] {
-            for (found, expected) in write(wide.clone(), &prompts(), temperature, options).iter().zip(&expected) {
-                assert_eq!(found.tokens, expected.tokens, "{temperature}, {options:?}");
-                let apart = found.logprobs.iter().zip(&expected.logprobs).map(|(a, b)| (a - b).abs());
-                assert!(apart.fold(0.0, f32::max) < 1e-5);
-            }
-        }
-    }
-}
-
-/// How far sampled log-probabilities are from those of the training pass: at most, and on average.
-fn apart(decoder: &Arc<Decoder>, prompts: &[Vec<u32>], options: EngineOptions) -> (f64, f64) {
-    let written = write(decoder.clone(), prompts, 1.0, options);
-    let (mut packed, mut rows, mut targets, mut sampled) = (Packed::default(), vec![], vec![], vec![]);
-    for (prompt, written) in prompts.iter().zip(written) {
-        let first = packed.tokens.len() + prompt.len() - 1;
-        packed.push(&[prompt.as_slice(), &written.tokens].concat());
-        rows.extend((first..first + written.tokens.len()).map(|row| row as u32));
-        targets.extend(written.tokens);
-        sampled.extend(written.logprobs);
-    }
-    let pass = decoder.forward(&packed, &rows, true).unwrap();
-    let trained = Logprobs::new(pass.hidden(), decoder.head(), &targets, 1.0).unwrap().logprobs;
-    let apart: Vec<f64> = sampled.iter().zip(&trained).map(|(a, b)| f64::from((a - b).abs())).collect();
-    assert_eq!(apart.len(), 20 * prompts.len());
-    (size(&apart), apart.iter().sum::<f64>() / apart.len() as f64)
-}
-
-#[test]
-fn log_probabilities_are_those_of_the_training_pass() {
-    for (dtype, most) in [(DType::F64, 1e-6), (DType::BF16, 0.02)] {
-        let decoder = Arc::new(decoder_in("qwen3", false, &place(dtype)));
-        let found = apart(&decoder, &prompts(), EngineOptions { chunk: 50, ..EngineOptions::default() });
-        println!("{dtype:?}: {found:?} apart");
-        assert!(found.0 < most, "{dtype:?}: {found:?}");
-    }
-}
-
-#[test]
-fn log_probabilities_of_smollm2_are_those_of_the_training_pass() {
-    let Some(path) = support::smollm2() else { return };
-    let files = ModelFiles::open(&path).unwrap();
-    let prompts: Vec<Vec<u32>> = (0..3).map(|row| (0..40 + row).map(|at| 1000 + 37 * at).collect()).collect();
-    for (dtype, most) in [(DType::F64, (1e-4, 1e-5)), (DType::BF16, (0.5, 0.1))] {
-        let decoder = Decoder::placed(files.config(), files.weights().unwrap(), false, &place(dtype)).unwrap();
-        let found = apart(&Arc::new(decoder), &prompts, EngineOptions { chunk: 50, ..EngineOptions::default() });
-        println!("{dtype:?}: {found:?} apart");
-        assert!(found.0 < most.0 && found.1 < most.1, "{dtype:?}: {found:?}");
-    }
 }
 
 #[test]
