@@ -4,10 +4,15 @@
 HINDSEARCH := target/release/hindsearch
 FEATURES := --features rten,hub,remote,serve,otlp
 
-.PHONY: quickstart setup build test test-python test-pages test-viewer lint examples deny clean
+.PHONY: quickstart train-demo setup build test test-python test-pages test-viewer lint examples deny clean
 
 quickstart: setup build
 	@sh tools/quickstart.sh $(HINDSEARCH)
+
+# A small model learns to search, by imitation and then by reward; about ten minutes on two cores.
+train-demo: setup
+	cargo build --release --bins --example small_world
+	@sh tools/train_demo.sh $(HINDSEARCH) target/release/examples/small_world
 
 # ONNX Runtime and the default model, as pinned wheels, into .cache/hindsearch.
 setup:

@@ -82,6 +82,8 @@ enum Command {
     Env(commands::env::Command),
     /// Train a model on episodes
     Train(Box<commands::train::Args>),
+    /// Tell what an objective makes of episodes that were played elsewhere
+    Losses(commands::losses::Args),
     /// Show the trajectories of a run in a browser
     #[cfg(feature = "view")]
     View(commands::view::Args),
@@ -175,6 +177,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Export(args) => commands::export::run(args, &context(resolve()?)),
         Command::Env(command) => commands::env::run(command, &context(resolve()?)),
         Command::Train(args) => commands::train::run(*args, &context(resolve()?)),
+        Command::Losses(args) => commands::losses::run(args, &context(resolve()?)),
         Command::Eval(command) => commands::eval::run(command, &context(resolve()?)),
         #[cfg(feature = "view")]
         Command::View(args) => commands::view::run(args, &context(resolve()?)),

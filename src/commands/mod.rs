@@ -9,6 +9,7 @@ pub mod env;
 pub mod eval;
 pub mod export;
 pub mod inspect;
+pub mod losses;
 #[cfg(feature = "serve")]
 pub mod mcp;
 pub mod search;

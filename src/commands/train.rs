@@ -74,7 +74,7 @@ pub struct Args {
 /// # Errors
 /// Unusable settings, tasks and models; a folder of another run; what the library says.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let settings = settings(&args)?;
+    let settings = settings(args.settings.as_deref(), &args.overrides)?;
     let files = ModelFiles::open(&args.model)?;
     if args.dry_run {
         return show_plan(&settings, files.config(), &args, context);
@@ -114,10 +114,12 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     watch.line.finish();
     outcome?;
     let model = args.out.join("model");
-    if !model.exists() {
-        let output = ModelOutput { files: files.companions()?, ..ModelOutput::default() };
-        write_model(&model, files.config(), &decoder.merged()?, &output)?;
+    // That of an earlier end, where the run has gone on since.
+    if model.exists() {
+        std::fs::remove_dir_all(&model).map_err(hindsearch::indexes::Error::io("replace", &model))?;
     }
+    let output = ModelOutput { files: files.companions()?, ..ModelOutput::default() };
+    write_model(&model, files.config(), &decoder.merged()?, &output)?;
     if let Some(lora) = &settings.lora {
         decoder.write_adapters(&args.out.join("adapter"), lora, &args.model.display().to_string())?;
     }
@@ -150,17 +152,20 @@ fn draw(run: &Path) -> Result<String, Failure> {
 }
 
 /// The file's settings with those of the command line.
-fn settings(args: &Args) -> Result<TrainSettings, Failure> {
-    let what = args.settings.as_ref().map_or("the settings".into(), |path| format!("`{}`", path.display()));
-    let text = match &args.settings {
+///
+/// # Errors
+/// A file that cannot be read, or settings that are unknown or out of range.
+pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<TrainSettings, Failure> {
+    let what = file.map_or("the settings".into(), |path| format!("`{}`", path.display()));
+    let text = match file {
         Some(path) => std::fs::read_to_string(path).map_err(hindsearch::indexes::Error::io("read", path))?,
         None => String::new(),
     };
-    if args.overrides.is_empty() {
+    if overrides.is_empty() {
         return Ok(TrainSettings::parse(&text, &what)?);
     }
     let mut table: Table = text.parse().map_err(|error| Failure::Usage(format!("{what}: {error}")))?;
-    for item in &args.overrides {
+    for item in overrides {
         let Some((key, value)) = item.split_once('=') else {
             return Err(Failure::Usage(format!(
                 "`--override {item}`: expected KEY=VALUE, such as `rollout.samples=8`"

@@ -1,5 +1,8 @@
 //! How much better was a rollout than its siblings?
 
+use std::collections::HashMap;
+
+use hindsearch_env::Trajectory;
 use serde::{Deserialize, Serialize};
 
 /// Added to a standard deviation before it divides, as in Search-R1's code.
@@ -67,6 +70,24 @@ impl Advantage {
                 groups.iter().map(|group| all.by_ref().take(group.len()).collect()).collect()
             }
         }
+    }
+
+    /// How much better each episode was than the others of its task; nothing for one without a reward, which something outside kept
+    /// from its end and which is in no group.
+    pub fn of_episodes(&self, episodes: &[Trajectory]) -> Vec<Option<f64>> {
+        let (mut places, mut groups, mut placed) = (HashMap::new(), Vec::<Vec<f64>>::new(), Vec::new());
+        for Trajectory { reward, source, task, .. } in episodes {
+            placed.push(reward.as_ref().map(|reward| {
+                let group = *places.entry((source, task)).or_insert(groups.len());
+                if group == groups.len() {
+                    groups.push(Vec::new());
+                }
+                groups[group].push(reward.total);
+                (group, groups[group].len() - 1)
+            }));
+        }
+        let found = self.of(&groups);
+        placed.into_iter().map(|place| place.map(|(group, at): (usize, usize)| found[group][at])).collect()
     }
 
     /// The advantages of rewards that are compared with one another.

@@ -167,7 +167,7 @@ impl Training<'_> {
         drop(policy);
         numbers.insert("time/rollout".into(), begun.elapsed().as_secs_f64());
         describe(&mut numbers, &episodes);
-        let samples = self.samples(&tasks, &episodes)?;
+        let samples = self.samples(&episodes)?;
         let updating = Instant::now();
         let before = place.updates;
         let count = learner.updates();
@@ -179,25 +179,11 @@ impl Training<'_> {
         Ok(numbers)
     }
 
-    /// Groups of a step, and what each episode was worth beside its siblings. One that something outside kept from its end is in no
-    /// group.
-    fn samples(&self, tasks: &[Task], episodes: &[Trajectory]) -> Result<Vec<Sample>> {
-        let mut groups: Vec<Vec<&Trajectory>> = tasks.iter().map(|_| Vec::new()).collect();
-        let places: BTreeMap<&str, usize> = tasks.iter().enumerate().map(|(at, task)| (task.id(), at)).collect();
-        for episode in episodes.iter().filter(|episode| episode.reward.is_some()) {
-            if let Some(at) = places.get(episode.task.as_str()) {
-                groups[*at].push(episode);
-            }
-        }
-        let reward = |episode: &&Trajectory| episode.reward.as_ref().map_or(0.0, |reward| reward.total);
-        let rewards: Vec<Vec<f64>> = groups.iter().map(|group| group.iter().map(reward).collect()).collect();
-        let advantages = self.settings.objectives()?.advantage.of(&rewards).concat();
-        groups
-            .concat()
-            .into_iter()
-            .zip(advantages)
-            .map(|(episode, advantage)| self.sample(episode, advantage))
-            .collect()
+    /// What is learnt from the episodes of a step.
+    fn samples(&self, episodes: &[Trajectory]) -> Result<Vec<Sample>> {
+        let advantages = self.settings.objectives()?.advantage.of_episodes(episodes);
+        let known = episodes.iter().zip(advantages).filter_map(|(episode, advantage)| Some((episode, advantage?)));
+        known.map(|(episode, advantage)| self.sample(episode, advantage)).collect()
     }
 
     fn sample(&self, episode: &Trajectory, advantage: f64) -> Result<Sample> {

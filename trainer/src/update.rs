@@ -12,8 +12,8 @@ use crate::batch::{Sample, micro_batches};
 use crate::checkpoint::TensorData;
 use crate::decoder::{Decoder, Packed};
 use crate::objective::{Metric, Metrics, Objectives, Tokens, Totals};
-use crate::ops::{Logprobs, Parameter, view};
-use crate::optim::{AdamW, AdamWSettings, DeviceMoments, Trainable};
+use crate::ops::{Logprobs, Parameter, to_host, view};
+use crate::optim::{AdamW, AdamWSettings, DeviceMoments, Trainable, gradient_norm};
 use crate::{Error, Result};
 
 /// How updates are made.
@@ -136,6 +136,16 @@ impl Learner {
             metrics.merge(&self.micro_batch(samples, batch, reference, &totals)?);
         }
         Ok(metrics)
+    }
+
+    /// The norm of all gradients that were gathered, together.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn gradient_norm(&self) -> Result<f64> {
+        let gathered = self.learning().filter_map(|parameter| parameter.gradient());
+        let values = gathered.map(|gradient| to_host(&gradient)).collect::<candle_core::Result<Vec<_>>>()?;
+        Ok(gradient_norm(values.iter().map(Vec::as_slice)))
     }
 
     fn micro_batch(

@@ -127,13 +127,17 @@ fn rules(preset: &str) -> Result<Rules, Failure> {
 
 /// The rules that a trajectory was played by: those of `--preset`, else those that its run wrote down, else built-in ones. What
 /// a trajectory names is never read as a file.
-struct Played {
+pub struct Played {
     given: Option<Rules>,
     known: HashMap<String, Rules>,
 }
 
 impl Played {
-    fn of(run: &Path, given: Option<&str>) -> Result<Self, Failure> {
+    /// The recipe of a run; `given` stands above it.
+    ///
+    /// # Errors
+    /// A description or a recipe that cannot be read.
+    pub fn of(run: &Path, given: Option<&str>) -> Result<Self, Failure> {
         let mut known = HashMap::new();
         // A run's file lies beside what was written down of it.
         let is_a_runs = run.file_name().is_some_and(|name| TRAJECTORIES.iter().any(|known| name == *known));
@@ -150,7 +154,11 @@ impl Played {
         Ok(Self { given: given.map(rules).transpose()?, known })
     }
 
-    fn rules(&mut self, trajectory: &Trajectory) -> Result<&Rules, Failure> {
+    /// The rules of this trajectory.
+    ///
+    /// # Errors
+    /// A recipe that nobody knows.
+    pub fn rules(&mut self, trajectory: &Trajectory) -> Result<&Rules, Failure> {
         if let Some(given) = &self.given {
             return Ok(given);
         }
@@ -203,7 +211,11 @@ fn file_of(run: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-fn trajectories(run: &Path) -> Result<Vec<Trajectory>, Failure> {
+/// The trajectories of a run's folder, or of a file.
+///
+/// # Errors
+/// What cannot be found or read.
+pub fn trajectories(run: &Path) -> Result<Vec<Trajectory>, Failure> {
     Ok(read_trajectories(&file_of(run)?)?)
 }
 

@@ -1,0 +1,218 @@
+//! Learning at the command line: a run and what it leaves, stopped and gone on with; a plan; the losses of episodes from elsewhere.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::{Bench, root};
+use serde_json::Value;
+
+/// Short enough for the golden model of 512 positions.
+const RECIPE: &str = r#"
+name = "short"
+about = "For tests"
+source = "written for this test"
+[prompt]
+user = "{question}"
+[grammar]
+search = { open = "<s>", close = "</s>" }
+answer = { open = "<a>", close = "</a>" }
+stop = ["</s>", "</a>"]
+cut = "first-close"
+choose = "first"
+end = "answer"
+[observation]
+role = "assistant"
+before = "<i>"
+after = "</i>"
+passage = "{text} "
+top_k = 1
+budget = { tokens = 32 }
+[invalid]
+then = "reply"
+reply = " no "
+[limits]
+turns = 2
+last_turn = "extra-answer"
+response_tokens = 16
+context_tokens = 300
+[reward]
+terms = [{ scorer = "em" }]
+"#;
+const SETTINGS: &str = r#"
+steps = 3
+[imitation]
+steps = 2
+tasks = 4
+rate = 1e-3
+[rollout]
+tasks = 2
+samples = 3
+[evaluation]
+every = 2
+tasks = 2
+[checkpoint]
+every = 1
+"#;
+
+fn world() -> (Bench, String) {
+    let bench = Bench::new();
+    bench.corpus("corpus.jsonl", 40);
+    bench.ok(&["build", "corpus.jsonl", "--out", "index"]);
+    bench.write("recipe.toml", RECIPE);
+    bench.write("settings.toml", SETTINGS);
+    let task = |at: usize| {
+        format!(r#"{{"id":"t{at}","question":"Which topic is number {at}?","golden_answers":["Topic {at}"]}}"#)
+    };
+    bench.write("tasks.jsonl", (0..12).map(task).collect::<Vec<_>>().join("\n"));
+    let model = root().join("trainer/tests/golden/models/llama");
+    (bench, model.to_string_lossy().into_owned())
+}
+
+fn arguments<'a>(model: &'a str, out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let all = ["train", "index", "--model", model, "--out", out, "--tasks", "tasks.jsonl", "--held-out", "3"];
+    [&all[..], &["--preset", "recipe.toml", "--settings", "settings.toml"], more].concat()
+}
+
+/// The numbers of a run, without what the clock says.
+fn numbers(run: &Path) -> Vec<(u64, BTreeMap<String, String>)> {
+    let text = std::fs::read_to_string(run.join("metrics.jsonl")).expect("metrics");
+    let record = |line: &str| {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let values = line["values"].as_object().expect("values").iter();
+        let kept = values.filter(|(name, _)| !name.starts_with("time/"));
+        (line["step"].as_u64().expect("a step"), kept.map(|(name, value)| (name.clone(), value.to_string())).collect())
+    };
+    text.lines().map(record).collect()
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn a_run_leaves_what_its_help_says_and_goes_on_with_the_same_bits() {
+    let (bench, model) = world();
+    bench.ok(&arguments(&model, "whole", &["--json"]));
+    let whole = bench.path("whole");
+    for name in
+        ["config.toml", "metrics.jsonl", "curve.svg", "trajectories/step-000005.jsonl", "evaluation/step-000004.jsonl"]
+    {
+        assert!(whole.join(name).is_file(), "{name}");
+    }
+    let events = std::fs::read_dir(&whole).expect("the run").filter_map(Result::ok);
+    assert!(events.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().contains("tfevents")));
+    assert!(numbers(&whole).iter().any(|(step, values)| *step == 5 && values.contains_key("reward/mean")));
+
+    // The same run, cut in two.
+    bench.ok(&arguments(&model, "halves", &["--override", "steps=1"]));
+    bench.ok(&arguments(&model, "halves", &[]));
+    let halves = bench.path("halves");
+    assert_eq!(bytes(&halves.join("model/model.safetensors")), bytes(&whole.join("model/model.safetensors")));
+    // A run that ends after step 3 is tested there.
+    let tested = |(step, values): &(u64, BTreeMap<String, String>)| {
+        *step == 3 && values.keys().any(|name| name.starts_with("test/"))
+    };
+    let same: Vec<_> = numbers(&halves).into_iter().filter(|record| !tested(record)).collect();
+    assert_eq!(same, numbers(&whole));
+}
+
+#[test]
+fn adapters_are_written_for_peft() {
+    let (bench, model) = world();
+    let lora = ["--override", "lora.rank=4", "--override", "imitation.steps=0", "--override", "steps=1"];
+    bench.ok(&arguments(&model, "run", &lora));
+    for name in ["adapter/adapter_config.json", "adapter/adapter_model.safetensors", "model/config.json"] {
+        assert!(bench.path("run").join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn a_run_is_gone_on_with_in_its_own_way_only() {
+    let (bench, model) = world();
+    bench.ok(&arguments(&model, "run", &["--override", "steps=1"]));
+    bench.refused(&arguments(&model, "run", &["--override", "seed=1"]), 2, &["run", "seed"]);
+    bench.refused(&arguments(&model, "new", &["--override", "stepz=1"]), 2, &["stepz"]);
+    bench.refused(&arguments(&model, "new", &["--override", "device=cuda"]), 2, &["device", "--features cuda"]);
+    bench.refused(&arguments("nowhere", "new", &[]), 3, &["nowhere"]);
+    assert!(!bench.path("new").exists());
+}
+
+#[test]
+fn a_plan_trains_nothing() {
+    let (bench, model) = world();
+    let plan = bench.ok(&arguments(&model, "run", &["--dry-run", "--json"])).json();
+    assert!(plan["plan"].is_object() && plan["settings"]["steps"] == 3, "{plan}");
+    let told = bench.ok(&arguments(&model, "run", &["--dry-run", "--override", "device=cuda"])).stdout;
+    assert!(told.contains("H200"), "{told}");
+    assert!(!bench.path("run").exists());
+}
+
+#[test]
+fn episodes_from_elsewhere_have_losses() {
+    let (bench, model) = world();
+    bench.ok(&arguments(&model, "run", &["--override", "imitation.steps=0", "--override", "steps=1"]));
+    let losses = |file: &str, more: &[&str]| {
+        let all = ["losses", file, "--model", &model, "--preset", "recipe.toml", "--json", "--override", "steps=1"];
+        bench.ok(&[&all[..], more].concat()).json()
+    };
+    let played = "run/trajectories/step-000001.jsonl";
+    let found = losses(played, &["--out", "told.jsonl", "--override", "imitation.steps=0"]);
+    // What the update of the run itself said of the same episodes.
+    let (_, run) = numbers(&bench.path("run"))
+        .into_iter()
+        .find(|(step, values)| *step == 1 && values.contains_key("loss"))
+        .expect("a step");
+    for (name, of_run) in
+        [("loss", "loss"), ("gradient_norm", "update/gradient_norm"), ("policy/ratio_max", "policy/ratio_max")]
+    {
+        let expected: f64 = run[of_run].parse().expect("a number");
+        let value = found[name].as_f64().expect("a number");
+        // The file has the episodes in the order in which they ended: sums are rounded otherwise.
+        assert!((value - expected).abs() <= 1e-5 * expected.abs(), "{name}: {value}, {expected}");
+    }
+    assert_eq!((&found["episodes"], &found["episodes_without_reward"]), (&6.into(), &0.into()));
+
+    // This model is the one that wrote them: it finds each token as likely as it did then, to the last bit.
+    let read = |name: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(bench.path(name)).expect("lines");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let written: BTreeMap<(String, u64), Vec<Value>> = read(played)
+        .into_iter()
+        .map(|episode| {
+            let spans = episode["spans"].as_array().expect("spans").iter();
+            let logprobs = spans.filter_map(|span| span["logprobs"].as_array()).flatten().cloned().collect();
+            (
+                (episode["task"].as_str().expect("a task").into(), episode["sample"].as_u64().expect("a number")),
+                logprobs,
+            )
+        })
+        .collect();
+    let told = read("told.jsonl");
+    assert_eq!(told.len(), 6);
+    for line in told {
+        let key = (line["task"].as_str().expect("a task").to_owned(), line["sample"].as_u64().expect("a number"));
+        assert_eq!(line["logprobs"].as_array(), Some(&written[&key]));
+        assert_eq!(line["places"].as_array().map(Vec::len), line["logprobs"].as_array().map(Vec::len));
+    }
+
+    // Another objective, other losses; an episode without a reward is left out and counted.
+    assert_ne!(
+        losses(played, &["--override", "objective=gspo", "--override", "imitation.steps=0"])["loss"],
+        Value::Null
+    );
+    let mut episodes = read(played);
+    episodes[0].as_object_mut().expect("an episode").remove("reward");
+    bench.write("some.jsonl", episodes.iter().map(|line| format!("{line}\n")).collect::<String>());
+    let found = losses("some.jsonl", &[]);
+    assert_eq!((&found["episodes"], &found["episodes_without_reward"]), (&5.into(), &1.into()));
+    episodes.iter_mut().for_each(|episode| drop(episode.as_object_mut().expect("an episode").remove("reward")));
+    bench.write("none.jsonl", episodes.iter().map(|line| format!("{line}\n")).collect::<String>());
+    bench.refused(
+        &["losses", "none.jsonl", "--model", &model, "--preset", "recipe.toml"],
+        2,
+        &["none.jsonl", "env score"],
+    );
+}
