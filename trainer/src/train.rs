@@ -13,6 +13,7 @@ use hindsearch_retriever::Retrieve;
 use rand::seq::SliceRandom;
 use serde_json::json;
 
+use crate::advantage::Advantage;
 use crate::batch::Sample;
 use crate::checkpoint::{Checkpoint, Checkpoints, Skipped};
 use crate::decoder::Decoder;
@@ -104,7 +105,7 @@ impl Training<'_> {
     ) -> Result<()> {
         let imitated = self.settings.imitation.steps;
         let last = imitated + self.settings.steps;
-        let mut has_reference = imitated == 0 || !self.settings.objectives()?.needs_reference();
+        let mut has_reference = imitated == 0 || !learner.objectives().needs_reference();
         let due = |every: u64, step: u64| every > 0 && (step.is_multiple_of(every) || step == last);
         loop {
             if due(self.settings.evaluation.every, place.step) && place.tested != Some(place.step) {
@@ -167,7 +168,7 @@ impl Training<'_> {
         drop(policy);
         numbers.insert("time/rollout".into(), begun.elapsed().as_secs_f64());
         describe(&mut numbers, &episodes);
-        let samples = self.samples(&tasks, &episodes)?;
+        let samples = self.samples(&learner.objectives().advantage, &tasks, &episodes)?;
         let updating = Instant::now();
         let before = place.updates;
         let count = learner.updates();
@@ -181,7 +182,7 @@ impl Training<'_> {
 
     /// Groups of a step, and what each episode was worth beside its siblings. One that something outside kept from its end is in no
     /// group.
-    fn samples(&self, tasks: &[Task], episodes: &[Trajectory]) -> Result<Vec<Sample>> {
+    fn samples(&self, advantage: &Advantage, tasks: &[Task], episodes: &[Trajectory]) -> Result<Vec<Sample>> {
         let mut groups: Vec<Vec<&Trajectory>> = tasks.iter().map(|_| Vec::new()).collect();
         let places: BTreeMap<&str, usize> = tasks.iter().enumerate().map(|(at, task)| (task.id(), at)).collect();
         for episode in episodes.iter().filter(|episode| episode.reward.is_some()) {
@@ -191,7 +192,7 @@ impl Training<'_> {
         }
         let reward = |episode: &&Trajectory| episode.reward.as_ref().map_or(0.0, |reward| reward.total);
         let rewards: Vec<Vec<f64>> = groups.iter().map(|group| group.iter().map(reward).collect()).collect();
-        let advantages = self.settings.objectives()?.advantage.of(&rewards).concat();
+        let advantages = advantage.of(&rewards).concat();
         groups
             .concat()
             .into_iter()
