@@ -13,6 +13,7 @@ use hindsearch_retriever::Retrieve;
 use rand::seq::SliceRandom;
 use serde_json::json;
 
+use crate::advantage::Advantage;
 use crate::batch::Sample;
 use crate::checkpoint::{Checkpoint, Checkpoints, Skipped};
 use crate::decoder::Decoder;
@@ -104,7 +105,7 @@ impl Training<'_> {
     ) -> Result<()> {
         let imitated = self.settings.imitation.steps;
         let last = imitated + self.settings.steps;
-        let mut has_reference = imitated == 0 || !self.settings.objectives()?.needs_reference();
+        let mut has_reference = imitated == 0 || !learner.objectives().needs_reference();
         let due = |every: u64, step: u64| every > 0 && (step.is_multiple_of(every) || step == last);
         loop {
             if due(self.settings.evaluation.every, place.step) && place.tested != Some(place.step) {
@@ -167,7 +168,7 @@ impl Training<'_> {
         drop(policy);
         numbers.insert("time/rollout".into(), begun.elapsed().as_secs_f64());
         describe(&mut numbers, &episodes);
-        let samples = self.samples(&episodes)?;
+        let samples = self.samples(&learner.objectives().advantage, &episodes)?;
         let updating = Instant::now();
         let before = place.updates;
         let count = learner.updates();
@@ -180,9 +181,9 @@ impl Training<'_> {
     }
 
     /// What is learnt from the episodes of a step.
-    fn samples(&self, episodes: &[Trajectory]) -> Result<Vec<Sample>> {
-        let advantages = self.settings.objectives()?.advantage.of_episodes(episodes);
-        let known = episodes.iter().zip(advantages).filter_map(|(episode, advantage)| Some((episode, advantage?)));
+    fn samples(&self, advantage: &Advantage, episodes: &[Trajectory]) -> Result<Vec<Sample>> {
+        let compared = episodes.iter().zip(advantage.of_episodes(episodes));
+        let known = compared.filter_map(|(episode, advantage)| Some((episode, advantage?)));
         known.map(|(episode, advantage)| self.sample(episode, advantage)).collect()
     }
 

@@ -85,6 +85,11 @@ impl Learner {
         &self.decoder
     }
 
+    /// What is made smaller.
+    pub fn objectives(&self) -> &Objectives {
+        &self.objectives
+    }
+
     /// Updates that were applied.
     pub fn updates(&self) -> u64 {
         self.optimizer.updates()

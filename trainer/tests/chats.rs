@@ -2,17 +2,17 @@
 //! with every kind of template, whatever passages hold. The golden renderings are from `golden/make_texts.py`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use common::models::{GgufParts, golden, json, template};
 use hindsearch_env::{Author, Decision, Message, PRESETS, Preset, Role, Rules, Span, Task, Trajectory};
 use hindsearch_retriever::{Passage, Ranked};
 use hindsearch_trainer::{Chat, ChatTemplate, ModelFiles, Tokenizer};
-use support::{GgufParts, golden, json, template};
 
 const TEMPLATES: [&str; 4] = ["chatml.jinja", "default_system.jinja", "headers.jinja", "thoughts.jinja"];
 /// Control tokens of the golden templates, as an attacker would write them.
@@ -357,7 +357,7 @@ fn bare_text_begins_as_the_model_wants_it() {
 
 #[test]
 fn smollm2_s_own_template_keeps_the_promise_too() {
-    let Some(path) = support::smollm2() else { return };
+    let Some(path) = common::models::smollm2() else { return };
     let model = ModelFiles::open(Path::new(&path)).unwrap();
     let template = model.chat_template().unwrap();
     let tokenizer = Arc::new(model.tokenizer().unwrap());

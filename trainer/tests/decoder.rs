@@ -4,7 +4,7 @@
 mod common;
 
 use candle_core::Tensor;
-use common::batches::{batch, furthest, golden, learn};
+use common::batches::{batch, furthest, learn, torch_numbers};
 use common::{KINDS, decoder};
 use hindsearch_trainer::Packed;
 
@@ -15,7 +15,7 @@ fn values(tensor: &Tensor) -> Vec<f32> {
 #[test]
 fn numbers_are_those_of_transformers_and_torch() {
     for kind in KINDS {
-        let (golden, decoder, batch) = (golden(kind), decoder(kind, true), batch());
+        let (golden, decoder, batch) = (torch_numbers(kind), decoder(kind, true), batch());
         let all: Vec<u32> = (0..batch.packed.tokens.len() as u32).collect();
         let pass = decoder.forward(&batch.packed, &all, false).unwrap();
         let logits = values(&decoder.logits(pass.hidden()).unwrap());

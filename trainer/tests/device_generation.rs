@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs)]
 
 mod common;
-mod support;
 
 use std::sync::Arc;
 
@@ -90,7 +89,7 @@ fn log_probabilities_are_those_of_the_training_pass() {
 
 #[test]
 fn log_probabilities_of_smollm2_are_those_of_the_training_pass() {
-    let Some(path) = support::smollm2() else { return };
+    let Some(path) = common::models::smollm2() else { return };
     let files = ModelFiles::open(&path).unwrap();
     let prompts: Vec<Vec<u32>> = (0..3).map(|row| (0..40 + row).map(|at| 1000 + 37 * at).collect()).collect();
     for (dtype, most) in [(DType::F64, (1e-4, 1e-5)), (DType::BF16, (0.5, 0.1))] {

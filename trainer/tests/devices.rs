@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use candle_core::{DType, Device, Tensor};
-use common::batches::{Batch, batch, golden};
+use common::batches::{Batch, batch, torch_numbers};
 use common::operations::{Operation, matrix, operations};
 use common::types::{off, place, size, values};
 use common::{KINDS, config, decoder, decoder_in, numbers, tokens, weights};
@@ -160,7 +160,7 @@ fn scores_and_logits_far_apart_do_not_overflow() {
 /// Runs the golden batch; gives how far logits, log-probabilities and entropies are from torch's, and the gradients as a share of the
 /// greatest of each weight.
 fn distance(kind: &str, decoder: &Decoder, batch: &Batch, recompute: bool) -> [f64; 4] {
-    let golden = golden(kind);
+    let golden = torch_numbers(kind);
     let wide = |values: &[f32]| values.iter().copied().map(f64::from).collect::<Vec<f64>>();
     let furthest = |a: &[f64], b: &[f64]| size(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>());
     let all: Vec<u32> = (0..batch.packed.tokens.len() as u32).collect();

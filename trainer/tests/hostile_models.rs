@@ -2,14 +2,14 @@
 //! that a file only claims to need.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+mod common;
 
 use std::fs;
 use std::path::Path;
 
+use common::models::{GgufParts, golden, json as read_json};
 use hindsearch_trainer::{ModelFiles, Result, Weights};
 use serde_json::json;
-use support::{GgufParts, golden, json as read_json};
 
 fn copy(name: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

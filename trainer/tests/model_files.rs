@@ -2,17 +2,17 @@
 //! was read. The golden models are from `golden/make_models.py`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+mod common;
 
 use std::fs;
 
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
+use common::models::{GgufParts, golden, json, model};
 use hindsearch_trainer::{
     ModelConfig, ModelFiles, ModelOutput, RopeScaling, StoredType, Weight, Weights, expected_tensors, read_tensors,
     write_model,
 };
-use support::{GgufParts, golden, json, model};
 
 #[test]
 fn configurations_are_read_as_transformers_wrote_them() {
@@ -324,7 +324,7 @@ fn gguf_files_that_are_not_understood_are_refused() {
 
 #[test]
 fn smollm2_is_read_whole() {
-    let Some(path) = support::smollm2() else { return };
+    let Some(path) = common::models::smollm2() else { return };
     let model = ModelFiles::open(&path).unwrap();
     let expected = ModelConfig {
         hidden: 576,

@@ -2,16 +2,16 @@
 //! token ends in a text is exact. The golden files are from `golden/make_texts.py`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+mod common;
 
 use std::fs;
 use std::sync::Arc;
 
 use candle_core::quantized::gguf_file::Value;
+use common::models::{GgufParts, golden, json};
 use hindsearch_env::Measure;
 use hindsearch_trainer::{Detokenizer, ModelFiles, StopMatch, Tokenizer};
 use serde::Deserialize;
-use support::{GgufParts, golden, json};
 
 #[derive(Deserialize)]
 struct Decoded {
@@ -110,7 +110,7 @@ fn ends_of_texts_and_of_the_model_are_known() {
     let path = folder.path().join("llama.gguf");
     let mut parts = GgufParts::of("llama", "llama-bpe");
     assert_eq!(tokenizer().eos(), [2]);
-    assert_eq!(support::model("llama").tokenizer().unwrap().eos(), [0, 2]);
+    assert_eq!(common::models::model("llama").tokenizer().unwrap().eos(), [0, 2]);
     assert!(tokenizer().begin().is_empty());
     parts.metadata.insert("tokenizer.ggml.add_bos_token".into(), Value::Bool(true));
     parts.metadata.insert("tokenizer.ggml.eot_token_id".into(), Value::U32(0));
@@ -271,7 +271,7 @@ fn kinds_of_gguf_tokenizers_that_are_not_known_are_refused() {
 
 #[test]
 fn smollm2_splits_digits_and_begins_words_with_their_spaces() {
-    let Some(path) = support::smollm2() else { return };
+    let Some(path) = common::models::smollm2() else { return };
     let tokenizer = ModelFiles::open(&path).unwrap().tokenizer().unwrap();
     let pieces = |text: &str| {
         let ids = tokenizer.encode(text).unwrap();

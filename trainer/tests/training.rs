@@ -1,7 +1,7 @@
 //! A tiny model learns in the loop; a run that was stopped anywhere ends with the same bits; what fails outside is not learnt from.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,71 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use candle_core::{DType, Device};
-use hindsearch_env::{Preset, Rules, Task, read_trajectories};
+use common::models::model;
+use common::runs::{Outside, World, learner, numbers, world};
+use hindsearch_env::read_trajectories;
 use hindsearch_indexes::{Interrupt, Progress};
-use hindsearch_retriever::{Passage, Ranked, Retrieve};
 use hindsearch_trainer::ops::Placement;
-use hindsearch_trainer::{
-    Decoder, Error, Language, Learner, LearnerParts, LoraConfig, Monitor, RunFolder, Sample, Skipped, TrainSettings,
-    Training, Watch, read_metrics,
-};
-use support::model;
-
-/// Short enough for a model of 512 positions.
-const PRESET: &str = r#"
-name = "tiny"
-about = "For tests"
-source = "written for this test"
-[prompt]
-user = "{question}"
-[grammar]
-search = { open = "<s>", close = "</s>" }
-answer = { open = "<a>", close = "</a>" }
-stop = ["</s>", "</a>"]
-cut = "first-close"
-choose = "first"
-end = "answer"
-[observation]
-role = "assistant"
-before = "<i>"
-after = "</i>"
-passage = "{text} "
-top_k = 1
-[invalid]
-then = "reply"
-reply = " no "
-[limits]
-turns = 2
-last_turn = "extra-answer"
-response_tokens = 24
-context_tokens = 400
-[reward]
-terms = [{ scorer = "em" }]
-"#;
-
-/// Finds the answer of every question.
-struct Shelf {
-    calls: AtomicUsize,
-    /// Every how many calls one fails, and goes on to fail.
-    fails: Option<usize>,
-}
-
-impl Retrieve for Shelf {
-    fn retrieve(&self, queries: &[String], _: usize) -> hindsearch_retriever::Result<Vec<Vec<Ranked>>> {
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        if self.fails.is_some_and(|every| call % every == every - 1) {
-            return Err(hindsearch_retriever::Error::NotFound { what: "the shelf".into(), remedy: "wait".into() });
-        }
-        let found = |query: &String| {
-            vec![Ranked {
-                row: 0,
-                score: 1.0,
-                passage: Passage::from_contents("0".into(), &format!("\"T\"\nx{query}")),
-            }]
-        };
-        Ok(queries.iter().map(found).collect())
-    }
-}
+use hindsearch_trainer::{Decoder, Error, Learner, LoraConfig, Monitor, Sample, Skipped, TrainSettings, Watch};
 
 struct Quiet {
     /// After so many notices the run is asked to stop.
@@ -96,64 +37,13 @@ impl Watch for Quiet {
     }
 }
 
-struct World {
-    rules: Rules,
-    language: Language,
-    tasks: Vec<Task>,
-    settings: TrainSettings,
-    placement: Placement,
-}
-
-fn world(settings: &str) -> World {
-    let language = Language::open(&model("llama")).unwrap();
-    let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    std::fs::write(file.path(), PRESET).unwrap();
-    let preset = Arc::new(Preset::load(file.path().to_str().unwrap()).unwrap());
-    let tasks = (0..3).map(|at| Task::new(format!("q{at}?"), vec![format!("{at}")], "tiny".into())).collect();
-    let rules = Rules::measured(preset, language.tokenizer.clone());
-    let settings = TrainSettings::parse(settings, "settings").unwrap();
-    World { rules, language, tasks, settings, placement: Placement::host() }
-}
-
-fn learner(settings: &TrainSettings, placement: &Placement) -> Learner {
-    let files = model("llama");
-    let (config, weights) = (files.config(), files.weights().unwrap());
-    let mut decoder = Decoder::placed(config, weights, settings.lora.is_none(), placement).unwrap();
-    if let Some(lora) = &settings.lora {
-        decoder.add_adapters(lora, settings.seed).unwrap();
-    }
-    Learner::new(LearnerParts {
-        decoder: Arc::new(decoder),
-        objectives: settings.objectives().unwrap(),
-        optimizer: settings.optimizer,
-        settings: settings.update,
-        temperature: settings.rollout.sampling.temperature,
-    })
-    .unwrap()
-}
-
 impl World {
     /// Trains in a folder; `stops` after so many notices.
     fn train(&self, path: &Path, stops: Option<usize>, fails: Option<usize>) -> Result<Learner, Error> {
-        let config = self.settings.to_toml()?;
-        let folder = if path.exists() { RunFolder::open(path)? } else { RunFolder::create(path, &config)? };
         let interrupt = Interrupt::default();
         let watch = Quiet { stops: stops.map(|at| (at, interrupt.clone())), seen: AtomicUsize::new(0) };
-        let shelf = Shelf { calls: AtomicUsize::new(0), fails };
-        let training = Training {
-            settings: &self.settings,
-            rules: &self.rules,
-            retriever: &shelf,
-            tasks: &self.tasks,
-            held_out: &self.tasks,
-            language: &self.language,
-            folder: &folder,
-            watch: &watch,
-        };
-        let mut learner = learner(&self.settings, &self.placement);
         let monitor = |after| Monitor::open(path, after, Arc::new(|_| {}));
-        training.run(&mut learner, monitor, &interrupt)?;
-        Ok(learner)
+        self.run(path, &Outside { watch: &watch, monitor: &monitor, interrupt: &interrupt, fails })
     }
 }
 
@@ -161,16 +51,6 @@ fn weights(learner: &Learner) -> BTreeMap<String, Vec<u32>> {
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
     let (tensors, _) = learner.state().unwrap();
     tensors.into_iter().map(|(name, data)| (name, bits(&data.values))).collect()
-}
-
-/// All numbers but those of time.
-fn numbers(path: &Path) -> Vec<(u64, String, u64)> {
-    let records = read_metrics(&path.join("metrics.jsonl"), &|trouble| panic!("{trouble}")).unwrap();
-    let of = |record: hindsearch_trainer::Record| {
-        let kept = record.values.into_iter().filter(|(name, _)| !name.starts_with("time/"));
-        kept.map(move |(name, value)| (record.step, name, value.to_bits())).collect::<Vec<_>>()
-    };
-    records.into_iter().flat_map(of).collect()
 }
 
 const LEARNS: &str = r#"

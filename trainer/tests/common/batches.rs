@@ -1,19 +1,19 @@
 //! The batch of the golden decoders, and the numbers of transformers and torch.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use candle_core::Device;
 use hindsearch_trainer::ops::Logprobs;
 use hindsearch_trainer::{Decoder, Packed};
 
+use super::models::golden;
 use super::{numbers, tokens};
 
 const LENGTHS: [usize; 2] = [37, 5];
 
-pub fn golden(kind: &str) -> HashMap<String, Vec<f32>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/decoder-{kind}.safetensors"));
-    let tensors = candle_core::safetensors::load(path, &Device::Cpu).unwrap();
+/// What torch computed from the batch.
+pub fn torch_numbers(kind: &str) -> HashMap<String, Vec<f32>> {
+    let tensors = candle_core::safetensors::load(golden(&format!("decoder-{kind}.safetensors")), &Device::Cpu).unwrap();
     tensors.into_iter().map(|(name, tensor)| (name, tensor.flatten_all().unwrap().to_vec1().unwrap())).collect()
 }
 

@@ -1,8 +1,10 @@
-//! Tiny decoders whose weights are made by a formula, the same as in `golden/make_decoder.py`.
-#![allow(dead_code, reason = "each test file uses its own part")]
+//! What tests share; here: tiny decoders whose weights are made by a formula, the same as in `golden/make_decoder.py`.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its own part, and fails by panicking")]
 
 pub mod batches;
+pub mod models;
 pub mod operations;
+pub mod runs;
 pub mod types;
 
 use hindsearch_trainer::ops::Placement;

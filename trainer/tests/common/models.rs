@@ -1,5 +1,4 @@
 //! Golden models, and GGUF files made of them.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::collections::BTreeMap;
 use std::fs::File;
