@@ -110,12 +110,34 @@ def compile_all():
     print(f"check_kernels: {kernels} kernels compile")
 
 
+def instances():
+    """C++ with a struct of kernels for each source, type of element and size of head."""
+    attention = []
+    for path, names in definitions():
+        source = path.read_text()
+        values = dict(name.removeprefix("-D").split("=") for name in names)
+        name = "_".join([path.stem, values["ELEMENT"], *([values["DIM"]] if "DIM" in values else [])])
+        kernels = re.findall(r"^KERNEL\(.*?\) (\w+)\(", source, re.M)
+        yield from (f"#define {name} {value}" for name, value in values.items())
+        yield f'namespace in_{name} {{\n#include "{path.name}"\n}}'
+        yield f"struct {name} {{\n    using Element = ELEMENT;"
+        if "DIM" in values:
+            yield f"    using Tile = in_{name}::Tile;\n    static constexpr int DIM_ = DIM, TILE_ = TILE;"
+        yield from (f"    static constexpr auto {kernel} = in_{name}::{kernel};" for kernel in kernels)
+        yield "};"
+        yield from (f"#undef {name}" for name in [*values, *re.findall(r"#define (\w+)", source)])
+        if path.stem == "attention":
+            attention.append(f"RUN({name}, {name.replace('attention', 'decode')})")
+    yield f"#define ATTENTION_INSTANCES(RUN) {' '.join(attention)}"
+
+
 def run_all():
     folder = ROOT / ".cache" / "kernels"
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "check"
+    (folder / "instances.h").write_text("\n".join(instances()) + "\n")
     command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
-               "-Wall", "-Wno-unknown-pragmas", f"-I{SOURCES}", "-o", program, TESTS / "check.cpp"]
+               "-Wall", "-Wno-unknown-pragmas", f"-I{SOURCES}", f"-I{folder}", "-o", program, TESTS / "check.cpp"]
     if subprocess.run(command).returncode != 0:
         sys.exit("check_kernels: the kernels do not compile for the CPU: see the message above")
     # Fibers leave their stacks in ways that its search for leaks does not follow.

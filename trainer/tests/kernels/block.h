@@ -1,0 +1,167 @@
+// Runs kernels on the CPU: each thread of a block is a fiber, which runs until it waits for others.
+//
+// Fibers that may go on are taken in an order that a seed shuffles, so that a missing barrier changes numbers from seed to seed.
+// Shared memory is filled with NaN before each block. A thread that waits for one that never comes ends the program.
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+struct Index {
+    unsigned x = 0, y = 0, z = 0;
+};
+
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+inline Index threadIdx, blockIdx, blockDim, gridDim;
+
+#define __device__
+#define __global__
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__ static __attribute__((section("shared")))
+#define KERNEL(threads) static void
+
+// The linker's names for both ends of shared memory.
+extern "C" char __start_shared[], __stop_shared[];
+
+using std::max;
+using std::min;
+
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+
+namespace block {
+
+constexpr unsigned LANES = 32;
+
+enum class State { Ready, AtBlock, AtWarp, Done };
+
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    State state;
+    unsigned number;
+};
+
+inline std::vector<Fiber> fibers;
+inline Fiber *current;
+inline ucontext_t scheduler;
+inline std::function<void()> work;
+// What each lane of each warp has to say; two places, so that nobody overwrites what is still being read.
+inline std::vector<unsigned> said[2];
+inline std::vector<unsigned> turns;
+
+inline void wait(State state) {
+    current->state = state;
+    swapcontext(&current->context, &scheduler);
+}
+
+inline void enter() {
+    work();
+    current->state = State::Done;
+    swapcontext(&current->context, &scheduler);
+}
+
+[[noreturn]] inline void fail(const char *what) {
+    std::printf("WRONG %s\n", what);
+    std::exit(1);
+}
+
+// Lets all go on who wait at a barrier where everybody is.
+inline bool release() {
+    bool released = false;
+    for (size_t first = 0; first < fibers.size(); first += LANES) {
+        size_t end = std::min(fibers.size(), first + LANES), waiting = 0;
+        for (size_t at = first; at < end; at++) waiting += fibers[at].state == State::AtWarp;
+        if (waiting == end - first) {
+            for (size_t at = first; at < end; at++) fibers[at].state = State::Ready;
+            released = true;
+        }
+    }
+    size_t waiting = 0, done = 0;
+    for (auto &fiber : fibers) {
+        waiting += fiber.state == State::AtBlock;
+        done += fiber.state == State::Done;
+    }
+    if (waiting > 0 && waiting + done == fibers.size()) {
+        for (auto &fiber : fibers)
+            if (fiber.state == State::AtBlock) fiber.state = State::Ready;
+        released = true;
+    }
+    return released;
+}
+
+inline void run_block(std::mt19937 &random) {
+    std::memset(__start_shared, 0xff, __stop_shared - __start_shared);
+    std::vector<Fiber *> order;
+    for (auto &fiber : fibers) {
+        getcontext(&fiber.context);
+        constexpr size_t STACK = 1 << 17;
+        if (!fiber.stack) fiber.stack.reset(new char[STACK]);
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = STACK;
+        fiber.context.uc_link = nullptr;
+        fiber.state = State::Ready;
+        makecontext(&fiber.context, enter, 0);
+        order.push_back(&fiber);
+    }
+    std::fill(turns.begin(), turns.end(), 0);
+    for (;;) {
+        std::shuffle(order.begin(), order.end(), random);
+        bool ran = false;
+        for (Fiber *fiber : order) {
+            if (fiber->state != State::Ready) continue;
+            current = fiber;
+            threadIdx.x = fiber->number;
+            swapcontext(&scheduler, &fiber->context);
+            ran = true;
+        }
+        if (std::all_of(fibers.begin(), fibers.end(), [](auto &fiber) { return fiber.state == State::Done; })) return;
+        if (!release() && !ran) fail("threads wait for others that never come");
+    }
+}
+
+// Runs `kernel` for each block of a grid.
+inline void launch(Index grid, unsigned threads, unsigned seed, std::function<void()> kernel) {
+    std::mt19937 random(seed);
+    if (threads % LANES != 0) fail("a block is not of whole warps");
+    fibers.resize(threads);
+    for (unsigned at = 0; at < threads; at++) fibers[at].number = at;
+    for (auto &words : said) words.assign(threads, 0);
+    turns.assign(threads, 0);
+    work = std::move(kernel);
+    gridDim = {grid.x, grid.y, 1};
+    blockDim = {threads, 1, 1};
+    for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
+        for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++) run_block(random);
+}
+
+// What lane `from` of the warp said.
+inline unsigned exchange(unsigned word, unsigned from) {
+    unsigned number = current->number;
+    auto &words = said[turns[number]++ % 2];
+    words[number] = word;
+    wait(State::AtWarp);
+    return words[number / LANES * LANES + from];
+}
+
+}  // namespace block
+
+inline void __syncthreads() { block::wait(block::State::AtBlock); }
+
+inline float __shfl_xor_sync(unsigned, float value, int mask) {
+    unsigned lane = block::current->number % block::LANES;
+    return __uint_as_float(block::exchange(__float_as_uint(value), lane ^ (unsigned)mask));
+}
