@@ -18,7 +18,7 @@ pub(super) struct Projection {
 }
 
 impl Projection {
-    fn new(weights: &mut Unused, name: &str, bias: bool) -> crate::Result<Self> {
+    fn new(weights: &mut Unused<'_>, name: &str, bias: bool) -> crate::Result<Self> {
         let weight = weights.take(&format!("{name}.weight"))?;
         let bias = if bias { Some(weights.take(&format!("{name}.bias"))?) } else { None };
         Ok(Self { weight, bias, adapter: None })
@@ -55,7 +55,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub fn new(config: &ModelConfig, layer: usize, weights: &mut Unused) -> crate::Result<Self> {
+    pub fn new(config: &ModelConfig, layer: usize, weights: &mut Unused<'_>) -> crate::Result<Self> {
         let name = |part: &str| format!("model.layers.{layer}.{part}");
         let mut norm = |part: &str| weights.take(&name(&format!("{part}.weight")));
         let input_norm = norm("input_layernorm")?;

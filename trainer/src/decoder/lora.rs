@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::Decoder;
 use crate::model::{StoredType, Weight, Weights, write_tensors};
-use crate::ops::{Parameter, view};
+use crate::ops::Parameter;
 use crate::{Error, Result};
 
 /// What is added to a projection: `scale * x A^T B^T`.
@@ -58,7 +58,7 @@ impl Decoder {
                 continue;
             };
             // W + scale * B A, row by row of W.
-            let (a, b) = (view(adapter.a.value())?, view(adapter.b.value())?);
+            let (a, b) = (adapter.a.to_vec()?, adapter.b.to_vec()?);
             let (rank, input) = adapter.a.value().dims2()?;
             for (row, b) in weight.data.chunks_exact_mut(input).zip(b.chunks_exact(rank)) {
                 for (a, b) in a.chunks_exact(input).zip(b) {
@@ -77,8 +77,7 @@ impl Decoder {
     pub fn write_adapters(&self, folder: &Path, config: &LoraConfig, base: &str) -> Result<()> {
         let adapters = self.parameters().into_iter().filter(|parameter| parameter.is_adapter());
         let named = adapters.map(|parameter| {
-            let data = view(parameter.value())?.to_vec();
-            let weight = Weight { shape: parameter.value().dims().to_vec(), data };
+            let weight = Weight { shape: parameter.value().dims().to_vec(), data: parameter.to_vec()? };
             Ok((format!("base_model.model.{}", parameter.name()), weight))
         });
         let tensors = named.collect::<Result<Vec<_>>>()?;
@@ -120,11 +119,12 @@ impl Decoder {
                 let bound = 1.0 / (input as f32).sqrt();
                 let values: Vec<f32> = (0..config.rank * input).map(|_| random.random_range(-bound..bound)).collect();
                 let base = projection.weight.name().trim_end_matches(".weight").to_owned();
-                let parameter =
-                    |part: &str, value| Arc::new(Parameter::new(format!("{base}.{part}.weight"), value, true));
+                let parameter = |part: &str, value| {
+                    Parameter::placed(format!("{base}.{part}.weight"), value, true, &self.placement).map(Arc::new)
+                };
                 let a = Tensor::from_vec(values, (config.rank, input), &Device::Cpu)?;
                 let b = Tensor::zeros((out, config.rank), a.dtype(), &Device::Cpu)?;
-                let (a, b) = (parameter("lora_A", a), parameter("lora_B", b));
+                let (a, b) = (parameter("lora_A", a)?, parameter("lora_B", b)?);
                 projection.adapter = Some(Adapter { a, b, scale: (config.alpha / config.rank as f64) as f32 });
             }
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 
 use crate::model::{ModelConfig, RopeScaling, Weight, Weights};
-use crate::ops::{Angles, Heads, Parameter, Tape, Value, view};
+use crate::ops::{Angles, Heads, Parameter, Placement, Tape, Value};
 use crate::{Error, Result};
 
 pub use lora::LoraConfig;
@@ -27,22 +27,32 @@ pub struct Decoder {
     /// The embedding, where they are tied.
     head: Arc<Parameter>,
     frequencies: Vec<f32>,
+    placement: Placement,
 }
 
 impl Decoder {
-    /// A decoder of these weights; all of them learn, or none does.
+    /// A decoder of these weights in f32 on the CPU; all of them learn, or none does.
     ///
     /// # Errors
     /// [`Error::NotFound`] for a weight that is missing: the weights are another model's.
     pub fn new(config: &ModelConfig, weights: Weights, learns: bool) -> Result<Self> {
-        let mut weights = Unused { weights: weights.into_tensors(), learns };
+        Self::placed(config, weights, learns, &Placement::host())
+    }
+
+    /// [`Self::new`], elsewhere or in another type.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; those of the device.
+    pub fn placed(config: &ModelConfig, weights: Weights, learns: bool, placement: &Placement) -> Result<Self> {
+        let mut weights = Unused { weights: weights.into_tensors(), learns, placement };
         let embedding = weights.take("model.embed_tokens.weight")?;
         let blocks = (0..config.layers).map(|layer| Block::new(config, layer, &mut weights));
         let blocks = blocks.collect::<Result<_>>()?;
         let norm = weights.take("model.norm.weight")?;
         let head = if config.tied { embedding.clone() } else { weights.take("lm_head.weight")? };
         let frequencies = frequencies(config);
-        Ok(Self { config: config.clone(), embedding, blocks, norm, head, frequencies })
+        let (config, placement) = (config.clone(), placement.clone());
+        Ok(Self { config, embedding, blocks, norm, head, frequencies, placement })
     }
 
     /// A copy of all weights, without adapters.
@@ -52,8 +62,8 @@ impl Decoder {
     pub fn weights(&self) -> Result<Weights> {
         let all = self.parameters().into_iter().filter(|parameter| !parameter.is_adapter());
         let all = all.map(|parameter| {
-            let data = view(parameter.value())?.to_vec();
-            Ok((parameter.name().to_owned(), Weight { shape: parameter.value().dims().to_vec(), data }))
+            let weight = Weight { shape: parameter.value().dims().to_vec(), data: parameter.to_vec()? };
+            Ok((parameter.name().to_owned(), weight))
         });
         Weights::new(&self.config, all.collect::<Result<Vec<_>>>()?)
     }
@@ -64,11 +74,17 @@ impl Decoder {
     /// Those of the tensors.
     pub fn frozen(&self) -> Result<Self> {
         if self.parameters().iter().any(|parameter| parameter.learns() && !parameter.is_adapter()) {
-            return Self::new(&self.config, self.weights()?, false);
+            return Self::placed(&self.config, self.weights()?, false, &self.placement);
         }
         let blocks = self.blocks.iter().map(Block::without_adapters).collect();
         let (embedding, norm, head) = (self.embedding.clone(), self.norm.clone(), self.head.clone());
-        Ok(Self { config: self.config.clone(), embedding, blocks, norm, head, frequencies: self.frequencies.clone() })
+        let (config, placement) = (self.config.clone(), self.placement.clone());
+        Ok(Self { config, embedding, blocks, norm, head, frequencies: self.frequencies.clone(), placement })
+    }
+
+    /// Where the weights are, and in which type.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
     }
 
     /// The shape.
@@ -141,19 +157,20 @@ impl Decoder {
 }
 
 /// Weights that are still to be given out.
-struct Unused {
+struct Unused<'a> {
     weights: BTreeMap<String, Weight>,
     learns: bool,
+    placement: &'a Placement,
 }
 
-impl Unused {
+impl Unused<'_> {
     fn take(&mut self, name: &str) -> Result<Arc<Parameter>> {
         let Some(weight) = self.weights.remove(name) else {
             let remedy = "the weights are those of another configuration".into();
             return Err(Error::NotFound { what: format!("weight `{name}`"), remedy });
         };
         let value = Tensor::from_vec(weight.data, weight.shape, &Device::Cpu)?;
-        Ok(Arc::new(Parameter::new(name, value, self.learns)))
+        Ok(Arc::new(Parameter::placed(name, value, self.learns, self.placement)?))
     }
 }
 

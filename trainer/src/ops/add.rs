@@ -3,6 +3,7 @@
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
+use super::placement::is_host;
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
 
@@ -11,6 +12,9 @@ const CHUNK: usize = 1 << 15;
 
 /// `a + b`, of one shape.
 pub(crate) fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if !is_host(a) {
+        return a.add(b);
+    }
     let (left, right) = (view(a)?, view(b)?);
     let mut out = vec![0.0; left.len()];
     let chunks = out.par_chunks_mut(CHUNK).zip(left.par_chunks(CHUNK).zip(right.par_chunks(CHUNK)));

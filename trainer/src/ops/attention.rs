@@ -6,7 +6,9 @@ use std::sync::Arc;
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
+use super::device::{self, Attended};
 use super::panels::{Left, Panels, Right, multiply_here};
+use super::placement::is_host;
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
 use super::wide::{NullaryFnOnce, exp, greatest, sum, wide};
@@ -34,6 +36,15 @@ impl Heads {
     pub(crate) fn kv(self, head: usize) -> usize {
         head * self.kv_heads / self.heads
     }
+}
+
+/// Which rows belong together: the last query sees all keys, the one before all but the last, and so on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Rows of queries.
+    pub queries: Range<usize>,
+    /// Rows of keys and values, as many at least.
+    pub keys: Range<usize>,
 }
 
 /// Keys and values that queries of one head look at.
@@ -96,12 +107,28 @@ impl Heads {
 /// # Errors
 /// Those of the tensors.
 pub fn attention(tape: &Tape, [q, k, v]: [&Value; 3], heads: Heads, segments: &Arc<[Range<usize>]>) -> Result<Value> {
+    if !is_host(&q.tensor) {
+        return attention_on_device(tape, [q, k, v], heads, segments);
+    }
     let out = forward([&q.tensor, &k.tensor, &v.tensor], heads, segments)?;
     let out = tensor(out, q.tensor.shape().clone())?;
     Ok(tape.push(&[q, k, v], false, out.clone(), || {
         let saved = [q, k, v].map(|value| value.tensor.clone());
         let segments = segments.clone();
         Box::new(move |gradient| backward(&saved, &out, gradient, heads, &segments))
+    }))
+}
+
+fn attention_on_device(tape: &Tape, [q, k, v]: [&Value; 3], heads: Heads, segments: &[Range<usize>]) -> Result<Value> {
+    let segments: Vec<Segment> =
+        segments.iter().map(|segment| Segment { queries: segment.clone(), keys: segment.clone() }).collect();
+    let (out, normalisers) = device::attention([&q.tensor, &k.tensor, &v.tensor], heads, &segments)?;
+    Ok(tape.push(&[q, k, v], false, out.clone(), || {
+        let [q, k, v] = [q, k, v].map(|value| value.tensor.clone());
+        Box::new(move |gradient| {
+            let from = Attended { q: &q, k: &k, v: &v, out: &out, normalisers: &normalisers };
+            Ok(device::attention_back(&from, gradient, heads, &segments)?.map(Some).into())
+        })
     }))
 }
 

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use candle_core::Result;
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
+use super::device;
 use super::parameter::Parameter;
+use super::placement::is_host;
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
 
@@ -17,6 +19,17 @@ pub fn embedding(tape: &Tape, weight: &Arc<Parameter>, tokens: &[u32]) -> Result
     let (vocabulary, width) = weight.value().dims2()?;
     if let Some(wrong) = tokens.iter().find(|token| **token as usize >= vocabulary) {
         candle_core::bail!("token {wrong} is not one of the {vocabulary} of the vocabulary")
+    }
+    if !is_host(weight.value()) {
+        let tokens = Tensor::from_slice(tokens, tokens.len(), weight.value().device())?;
+        let out = device::embedding(weight.value(), &tokens)?;
+        return Ok(tape.push(&[], weight.learns(), out, || {
+            let weight = weight.clone();
+            Box::new(move |gradient| {
+                weight.accumulate_rows(&tokens, gradient)?;
+                Ok(Vec::new())
+            })
+        }));
     }
     let mut out = vec![0.0; tokens.len() * width];
     let values = view(weight.value())?;

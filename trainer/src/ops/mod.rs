@@ -1,9 +1,12 @@
-//! Differentiable operations of language models, each with a backward pass of its own. All numbers are f32.
+//! Differentiable operations of language models, each with a backward pass of its own.
 //!
-//! A row's numbers do not depend on the rows beside it, on the batch or on threads, to the last bit.
+//! Where tensors are f32 on the CPU, each operation has a fast kernel, and a row's numbers do not depend on the rows beside it, on
+//! the batch or on threads, to the last bit. All other tensors go through `device.rs`.
 
+mod adamw;
 mod add;
 mod attention;
+mod device;
 mod embedding;
 mod linear;
 mod logprobs;
@@ -11,6 +14,8 @@ mod memory;
 mod norm;
 mod panels;
 mod parameter;
+mod placement;
+mod plain;
 mod rotary;
 mod rows;
 mod swiglu;
@@ -25,6 +30,7 @@ pub use linear::{add_scaled, linear};
 pub use logprobs::Logprobs;
 pub use norm::rms_norm;
 pub use parameter::Parameter;
+pub use placement::Placement;
 pub use rotary::{Angles, rotary};
 pub use rows::select_rows;
 pub use swiglu::swiglu;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use candle_core::Result;
 use rayon::prelude::*;
 
+use super::device;
 use super::linear::sum_rows;
 use super::parameter::Parameter;
+use super::placement::is_host;
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
 use super::wide::{NullaryFnOnce, sum, wide};
@@ -20,6 +22,21 @@ const ROWS: usize = 16;
 /// Those of the tensors.
 pub fn rms_norm(tape: &Tape, x: &Value, weight: &Arc<Parameter>, eps: f32) -> Result<Value> {
     let width = weight.value().elem_count();
+    if !is_host(&x.tensor) {
+        let (shape, rows) = (x.tensor.shape().clone(), x.tensor.reshape(((), width))?);
+        let out = device::rms_norm(&rows, weight.value(), f64::from(eps))?.reshape(&shape)?;
+        return Ok(tape.push(&[x], weight.learns(), out, || {
+            let weight = weight.clone();
+            Box::new(move |gradient| {
+                let gradient = gradient.reshape(rows.shape())?;
+                let (to_x, to_weight) = device::rms_norm_back(&rows, weight.value(), &gradient, f64::from(eps))?;
+                if weight.learns() {
+                    weight.accumulate_tensor(&to_weight)?;
+                }
+                Ok(vec![Some(to_x.reshape(&shape)?)])
+            })
+        }));
+    }
     let (input, scale) = (view(&x.tensor)?, view(weight.value())?);
     let scale = &*scale;
     let mut out = vec![0.0; input.len()];

@@ -2,15 +2,19 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use candle_core::{Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 
+use super::device;
 use super::panels::{Panels, Right};
+use super::placement::{Placement, is_host, wider};
 use super::tensor::{change, swap, view};
 
 /// A weight, `[out, in]` or `[in]`.
 pub struct Parameter {
     name: String,
     value: Tensor,
+    /// Where the weight learns and `value` is narrower than f32: the weight in f32, so that small steps are not lost.
+    master: Option<Tensor>,
     learns: bool,
     gradient: Mutex<Option<Tensor>>,
     panels: RwLock<Option<Arc<Panels>>>,
@@ -19,7 +23,19 @@ pub struct Parameter {
 impl Parameter {
     /// A parameter that learns, or a frozen one. Nothing else should hold the storage of `value`, which changes in place.
     pub fn new(name: impl Into<String>, value: Tensor, learns: bool) -> Self {
-        Self { name: name.into(), value, learns, gradient: Mutex::default(), panels: RwLock::default() }
+        let (gradient, panels) = (Mutex::default(), RwLock::default());
+        Self { name: name.into(), value, master: None, learns, gradient, panels }
+    }
+
+    /// A parameter of these numbers in its place. One that learns keeps them in f32 beside a narrower type.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn placed(name: impl Into<String>, value: Tensor, learns: bool, placement: &Placement) -> Result<Self> {
+        let wide = value.to_device(&placement.device)?.to_dtype(wider(placement.dtype))?;
+        let narrow = wide.to_dtype(placement.dtype)?;
+        let master = (learns && narrow.dtype() != wide.dtype()).then_some(wide);
+        Ok(Self { master, ..Self::new(name, narrow, learns) })
     }
 
     /// The name, as Hugging Face's.
@@ -32,9 +48,43 @@ impl Parameter {
         self.name.contains(".lora_")
     }
 
-    /// The numbers.
+    /// The numbers that the model computes with.
     pub fn value(&self) -> &Tensor {
         &self.value
+    }
+
+    /// The numbers that an optimiser changes, in f32, or f64 where the model computes in it.
+    pub(crate) fn master(&self) -> &Tensor {
+        self.master.as_ref().unwrap_or(&self.value)
+    }
+
+    /// [`Self::value`] where it is narrower than [`Self::master`].
+    pub(crate) fn narrow_copy(&self) -> Option<&Tensor> {
+        self.master.as_ref().map(|_| &self.value)
+    }
+
+    /// A copy of the numbers in host memory.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn to_vec(&self) -> Result<Vec<f32>> {
+        self.master().to_device(&Device::Cpu)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
+    }
+
+    /// Sets the numbers, as many as there are.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub(crate) fn set(&self, mut values: Vec<f32>) -> Result<()> {
+        if is_host(&self.value) {
+            return self.swap(&mut values);
+        }
+        let master = Tensor::from_vec(values, self.value.shape(), self.value.device())?;
+        let master = master.to_dtype(self.master().dtype())?;
+        if let Some(copy) = self.narrow_copy() {
+            copy.slice_set(&master.to_dtype(copy.dtype())?, 0, 0)?;
+        }
+        self.master().slice_set(&master, 0, 0)
     }
 
     /// Whether it has a gradient.
@@ -42,7 +92,7 @@ impl Parameter {
         self.learns
     }
 
-    /// The sum of the gradients since [`Self::clear`]; nothing where there were none.
+    /// The sum of the gradients since [`Self::clear`], in f32, or f64 where the model computes in it; nothing where there were none.
     pub fn gradient(&self) -> Option<Tensor> {
         self.locked().clone()
     }
@@ -53,7 +103,7 @@ impl Parameter {
     }
 
     /// Exchanges the values with others: an optimiser takes them, changes them and puts them back. The laid out form is dropped,
-    /// since it is no longer true.
+    /// since it is no longer true. For f32 on the CPU alone.
     ///
     /// # Errors
     /// Those of the tensors.
@@ -62,11 +112,15 @@ impl Parameter {
         swap(&self.value, values)
     }
 
-    /// Lays the weight out for decoding, where that is not done: as much memory again, until [`Self::unpack`].
+    /// Lays the weight out for decoding, where that is not done: as much memory again, until [`Self::unpack`]. Only f32 on the CPU
+    /// has such a form; others stay as they are.
     ///
     /// # Errors
     /// Those of the tensors.
     pub fn pack(&self) -> Result<()> {
+        if !is_host(&self.value) {
+            return Ok(());
+        }
         let (_, depth) = self.value.dims2()?;
         let mut panels = self.panels.write().unwrap_or_else(PoisonError::into_inner);
         if panels.is_none() {
@@ -87,6 +141,27 @@ impl Parameter {
             *gradient = Some(self.value.zeros_like()?);
         }
         gradient.as_ref().map_or(Ok(()), |gradient| change(gradient, add))
+    }
+
+    /// Adds a tensor of its shape to the gradient of a weight on a device.
+    pub(crate) fn accumulate_tensor(&self, part: &Tensor) -> Result<()> {
+        let part = part.to_dtype(wider(self.value.dtype()))?;
+        let mut gradient = self.locked();
+        *gradient = Some(match gradient.take() {
+            Some(sum) => sum.add(&part)?,
+            None => part,
+        });
+        Ok(())
+    }
+
+    /// Adds rows to those of the gradient of a table on a device that `tokens` name.
+    pub(crate) fn accumulate_rows(&self, tokens: &Tensor, rows: &Tensor) -> Result<()> {
+        let mut gradient = self.locked();
+        if gradient.is_none() {
+            let dtype = wider(self.value.dtype());
+            *gradient = Some(Tensor::zeros(self.value.shape(), dtype, self.value.device())?);
+        }
+        gradient.as_ref().map_or(Ok(()), |sum| device::embedding_back(sum, tokens, rows))
     }
 
     /// Lends the values as a right factor `[in, out]`, in the form of [`Self::pack`] where it is there. Both give the same bits.

@@ -1,10 +1,12 @@
 //! Where a token stands: queries and keys turned by angles that grow with the position.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use candle_core::Result;
+use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
+use super::device;
+use super::placement::{is_host, wider};
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
 use super::wide::{NullaryFnOnce, wide};
@@ -19,6 +21,8 @@ pub struct Angles {
     /// `[tokens, half]`.
     cosines: Vec<f32>,
     sines: Vec<f32>,
+    /// Both on the device of whoever asked first.
+    tensors: OnceLock<[Tensor; 2]>,
 }
 
 impl Angles {
@@ -26,7 +30,23 @@ impl Angles {
     pub fn new(frequencies: &[f32], positions: &[u32]) -> Arc<Self> {
         let angles = positions.iter().flat_map(|position| frequencies.iter().map(|f| *position as f32 * f));
         let (sines, cosines) = angles.map(f32::sin_cos).unzip();
-        Arc::new(Self { half: frequencies.len(), cosines, sines })
+        Arc::new(Self { half: frequencies.len(), cosines, sines, tensors: OnceLock::new() })
+    }
+
+    /// `[tokens, half]` each, where `x` is, in the type of its sums.
+    fn beside(&self, x: &Tensor) -> Result<[Tensor; 2]> {
+        let dtype = wider(x.dtype());
+        let fits = |[known, _]: &&[Tensor; 2]| known.dtype() == dtype && known.device().same_device(x.device());
+        if let Some(known) = self.tensors.get().filter(fits) {
+            return Ok(known.clone());
+        }
+        let upload = |values: &[f32]| {
+            let shape = (values.len() / self.half.max(1), self.half);
+            Tensor::from_slice(values, shape, x.device())?.to_dtype(dtype)
+        };
+        let both = [upload(&self.cosines)?, upload(&self.sines)?];
+        self.tensors.get_or_init(|| both.clone());
+        Ok(both)
     }
 
     /// Turns all heads of all rows, forwards or back.
@@ -82,6 +102,13 @@ impl NullaryFnOnce for Turn<'_> {
 /// # Errors
 /// Those of the tensors.
 pub fn rotary(tape: &Tape, x: &Value, angles: &Arc<Angles>) -> Result<Value> {
+    if !is_host(&x.tensor) {
+        let [cosines, sines] = angles.beside(&x.tensor)?;
+        let out = device::rotary(&x.tensor, &cosines, &sines, false)?;
+        return Ok(tape.push(&[x], false, out, || {
+            Box::new(move |gradient| Ok(vec![Some(device::rotary(gradient, &cosines, &sines, true)?)]))
+        }));
+    }
     let out = angles.turn(&view(&x.tensor)?, false);
     Ok(tape.push(&[x], false, tensor(out, x.tensor.shape().clone())?, || {
         let angles = angles.clone();

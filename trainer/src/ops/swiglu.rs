@@ -3,6 +3,8 @@
 use candle_core::Result;
 use rayon::prelude::*;
 
+use super::device;
+use super::placement::is_host;
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
 use super::wide::{NullaryFnOnce, exp, wide};
@@ -15,6 +17,16 @@ const CHUNK: usize = 1 << 14;
 /// # Errors
 /// Those of the tensors.
 pub fn swiglu(tape: &Tape, gate: &Value, up: &Value) -> Result<Value> {
+    if !is_host(&gate.tensor) {
+        let out = device::swiglu(&gate.tensor, &up.tensor)?;
+        return Ok(tape.push(&[gate, up], false, out, || {
+            let (gate, up) = (gate.tensor.clone(), up.tensor.clone());
+            Box::new(move |gradient| {
+                let (to_gate, to_up) = device::swiglu_back(&gate, &up, gradient)?;
+                Ok(vec![Some(to_gate), Some(to_up)])
+            })
+        }));
+    }
     let (g, u) = (view(&gate.tensor)?, view(&up.tensor)?);
     let mut out = vec![0.0; g.len()];
     let chunks = out.par_chunks_mut(CHUNK).zip(g.par_chunks(CHUNK).zip(u.par_chunks(CHUNK)));

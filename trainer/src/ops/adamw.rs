@@ -1,0 +1,34 @@
+//! The numbers of one update of AdamW, and the tensors of one weight that it changes on a device.
+
+use candle_core::Tensor;
+
+/// One update's numbers; where tensors are f32 they are rounded to it, as torch does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AdamWNumbers {
+    /// What gradients are multiplied with.
+    pub scale: f64,
+    /// The share of a weight that stays.
+    pub keep: f64,
+    /// 1 - beta1.
+    pub beta1_rest: f64,
+    pub beta2: f64,
+    /// 1 - beta2.
+    pub beta2_rest: f64,
+    /// sqrt(1 - beta2^t).
+    pub root_correction: f64,
+    pub epsilon: f64,
+    /// rate / (1 - beta1^t).
+    pub step: f64,
+}
+
+/// Tensors of one shape that an update changes in place. All but `copy` are f32, or f64 where the weight is.
+pub(crate) struct Updating<'a> {
+    /// The weight as the optimiser knows it.
+    pub master: &'a Tensor,
+    /// The weight in the type that the model computes in, where that is another one.
+    pub copy: Option<&'a Tensor>,
+    /// Only read.
+    pub gradient: &'a Tensor,
+    pub first: &'a Tensor,
+    pub second: &'a Tensor,
+}
