@@ -136,7 +136,7 @@ def run_all():
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "check"
     (folder / "instances.h").write_text("\n".join(instances()) + "\n")
-    command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
+    command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-g", "-fsanitize=address,alignment", "-fno-sanitize-recover=alignment",
                "-Wall", "-Wno-unknown-pragmas", f"-I{SOURCES}", f"-I{folder}", "-o", program, TESTS / "check.cpp"]
     if subprocess.run(command).returncode != 0:
         sys.exit("check_kernels: the kernels do not compile for the CPU: see the message above")

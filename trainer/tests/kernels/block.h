@@ -165,3 +165,26 @@ inline float __shfl_xor_sync(unsigned, float value, int mask) {
     unsigned lane = block::current->number % block::LANES;
     return __uint_as_float(block::exchange(__float_as_uint(value), lane ^ (unsigned)mask));
 }
+
+inline int __syncthreads_or(int value) {
+    // A place for each turn, since some may still read the last.
+    static int any[2];
+    static unsigned turn = 0, arrived = 0;
+    int &mine = any[turn % 2];
+    if (arrived++ == 0) mine = 0;
+    mine |= value;
+    if (arrived == blockDim.x) arrived = 0, turn++;
+    __syncthreads();
+    return mine;
+}
+
+inline unsigned __ballot_sync(unsigned, bool value) {
+    unsigned number = block::current->number, first = number / block::LANES * block::LANES, all = 0;
+    auto &words = block::said[block::turns[number]++ % 2];
+    words[number] = value;
+    block::wait(block::State::AtWarp);
+    for (unsigned lane = 0; lane < block::LANES; lane++) all |= words[first + lane] << lane;
+    return all;
+}
+
+inline int __ffs(unsigned word) { return word ? __builtin_ctz(word) + 1 : 0; }

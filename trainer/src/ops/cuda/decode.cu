@@ -29,8 +29,8 @@ __device__ inline void load(float values[VALUES], const ELEMENT *row, unsigned l
 }
 
 // Block (n, h) takes the query of tile n, which has one, and head h. Its warps take keys in turn; what each found is put together.
-KERNEL(WARPS *WARP) decode(const ELEMENT *q, const ELEMENT *k, const ELEMENT *v, ELEMENT *out, float *normalisers, const Tile *tiles,
-                           unsigned queries, unsigned heads, unsigned kv_heads, unsigned dim, float scale) {
+KERNEL(256) decode(const ELEMENT *q, const ELEMENT *k, const ELEMENT *v, ELEMENT *out, float *normalisers, const Tile *tiles,
+                   unsigned queries, unsigned heads, unsigned kv_heads, unsigned dim, float scale) {
     __shared__ float sums[WARPS][DIM];
     __shared__ float most[WARPS], totals[WARPS];
     Tile tile = tiles[blockIdx.x];
