@@ -7,9 +7,10 @@ use std::sync::Arc;
 use hindsearch::env::tasks::TaskSet;
 use hindsearch::env::{Preset, Rules};
 use hindsearch::indexes::Progress;
+use hindsearch::trainer::ops::LOGIT_ROWS;
 use hindsearch::trainer::{
     Axes, Decoder, Language, Learner, LearnerParts, Machine, Method, ModelConfig, ModelFiles, ModelOutput, Monitor,
-    Notice, PlanSettings, Record, RunFolder, Series, Shape, Skipped, TrainSettings, Training, Watch, chart, plan,
+    Notice, PlanSettings, Precision, Processor, Record, RunFolder, Series, Shape, Skipped, TrainSettings, Training, Watch, chart, plan,
     read_metrics, write_model,
 };
 use toml::{Table, Value};
@@ -23,8 +24,6 @@ use crate::progress::ProgressLine;
 /// Settings that may change while a run goes on.
 const MAY_CHANGE: &[&str] =
     &["steps", "evaluation", "checkpoint", "rollout.parallel", "update.micro_tokens", "schedule.total"];
-/// Rows of logits at a time, for the plan.
-const HEAD_ROWS: u64 = 128;
 
 /// Train a model on episodes
 #[derive(clap::Args)]
@@ -39,6 +38,7 @@ Examples:
   hindsearch train sample --model models/SmolLM2-135M-Instruct.gguf --out runs/first --dry-run
   hindsearch train sample --model models/Qwen2.5-0.5B-Instruct --settings grpo.toml --out runs/grpo
   hindsearch train http://127.0.0.1:8000 --model m --tasks nq_train.jsonl --held-out nq_test.jsonl --preset search-r1 --out runs/nq
+  hindsearch train sample --model m --out runs/gpu --override device=cuda --dry-run
   hindsearch train sample --model m --override objective=gspo --override rollout.samples=8 --out runs/gspo")]
 pub struct Args {
     /// The index folder, or addresses of servers, separated by commas
@@ -79,12 +79,13 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     if args.dry_run {
         return show_plan(&settings, files.config(), &args, context);
     }
+    let placement = settings.placement()?;
     let language = Language::open(&files)?;
     let rules = Rules::measured(Arc::new(Preset::load(&args.preset)?), language.tokenizer.clone());
     let (tasks, held_out) = split(&args, settings.seed)?;
     let retriever = retriever(&args.index, context)?;
     let folder = open(&args.out, &settings)?;
-    let mut decoder = Decoder::new(files.config(), files.weights()?, settings.lora.is_none())?;
+    let mut decoder = Decoder::placed(files.config(), files.weights()?, settings.lora.is_none(), &placement)?;
     if let Some(lora) = &settings.lora {
         decoder.add_adapters(lora, settings.seed)?;
     }
@@ -243,20 +244,25 @@ fn show_plan(settings: &TrainSettings, config: &ModelConfig, args: &Args, contex
         context: context_tokens,
         generated: context_tokens.min(size(preset.limits.response_tokens) * (size(preset.limits.turns) + 1)),
         batch_tokens: size(settings.update.micro_tokens),
-        head_rows: HEAD_ROWS,
+        head_rows: size(LOGIT_ROWS),
         epochs: size(settings.update.epochs),
         reference: settings.objectives()?.needs_reference(),
     };
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let memory = hindsearch::retriever::build::available_memory().unwrap_or(0);
-    let found = plan(&shape, &needs, &Machine::cpu(cores, memory))?;
+    let (machine, named) = match (settings.device, settings.precision()) {
+        (Processor::Cpu, _) => (Machine::cpu(cores, memory), "this machine, in f32"),
+        (Processor::Cuda, Precision::F32) => (Machine::h200_in_f32(), "one H200, in f32"),
+        (Processor::Cuda, Precision::Bf16) => (Machine::h200(), "one H200, in bf16"),
+    };
+    let found = plan(&shape, &needs, &machine)?;
     if context.json {
-        return context.print_json(&serde_json::json!({ "settings": settings, "plan": found }));
+        return context.print_json(&serde_json::json!({ "settings": settings, "plan": found, "machine": named }));
     }
     let mut out = context.out();
     writeln!(out, "{}", settings.to_toml()?)?;
     writeln!(out, "{found}")?;
-    writeln!(out, "{} episodes a step; an episode is counted as long as it may be", count(episodes))?;
+    writeln!(out, "Planned for {named}; {} episodes a step; an episode is counted as long as it may be", count(episodes))?;
     Ok(out.flush()?)
 }
 

@@ -36,6 +36,7 @@ pub use objective::{
     Aggregation, Entropy, Kl, KlEstimator, KlForm, LossTerms, Metric, Metrics, Normaliser, OBJECTIVE_PRESETS,
     Objective, Objectives, PolicyGradient, Ratio, Scope, Supervised, TokenCount, Tokens, Totals,
 };
+pub use ops::Placement;
 pub use optim::{AdamW, AdamWSettings, Trainable, Updated, gradient_norm};
 pub use plan::{Machine, Method, Plan, PlanSettings, Shape, plan};
 pub use policy::LocalPolicy;
@@ -43,7 +44,8 @@ pub use random::Position;
 pub use run_folder::RunFolder;
 pub use schedule::{Decay, Schedule};
 pub use settings::{
-    CheckpointSettings, Evaluation, Imitation, Objective as ObjectiveSetting, RolloutSettings, TrainSettings,
+    CheckpointSettings, Evaluation, Imitation, Objective as ObjectiveSetting, Precision, Processor, RolloutSettings,
+    TrainSettings,
 };
 pub use text::{Chat, ChatTemplate, Detokenizer, Language, StopMatch, Tokenizer};
 pub use train::{Training, Watch};

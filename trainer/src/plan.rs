@@ -67,6 +67,11 @@ impl Machine {
         Self { element: 2, memory: 141_000_000_000, flops: 0.4 * 989e12, bandwidth: 0.7 * 4.8e12 }
     }
 
+    /// One H200 in f32: 40 percent of 67 Tflop/s from its data sheet.
+    pub fn h200_in_f32() -> Self {
+        Self { element: F32, flops: 0.4 * 67e12, ..Self::h200() }
+    }
+
     /// Cores of a server with AVX-512 in f32: about 75 Gflop/s each; memory of about 10 GB/s for each.
     pub fn cpu(cores: u64, memory: u64) -> Self {
         Self { element: F32, memory, flops: 75e9 * cores as f64, bandwidth: 10e9 * cores as f64 }

@@ -1,10 +1,12 @@
 //! How is a model trained? All settings of a run, with their defaults.
 
+use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 
 use crate::decoder::LoraConfig;
 use crate::generate::Sampling;
 use crate::objective::Objectives;
+use crate::ops::Placement;
 use crate::optim::AdamWSettings;
 use crate::schedule::{Decay, Schedule};
 use crate::update::UpdateSettings;
@@ -18,6 +20,10 @@ pub struct TrainSettings {
     pub seed: u64,
     /// Steps of reinforcement learning.
     pub steps: u64,
+    /// Where the model is.
+    pub device: Processor,
+    /// What it computes in; f32 on the CPU and bf16 on a GPU where it is left out.
+    pub precision: Option<Precision>,
     /// What is learnt by imitation before.
     pub imitation: Imitation,
     /// Adapters beside frozen weights; where they are left out, all weights learn.
@@ -43,6 +49,8 @@ impl Default for TrainSettings {
         Self {
             seed: 0,
             steps: 100,
+            device: Processor::Cpu,
+            precision: None,
             imitation: Imitation::default(),
             lora: None,
             rollout: RolloutSettings::default(),
@@ -54,6 +62,26 @@ impl Default for TrainSettings {
             checkpoint: CheckpointSettings::default(),
         }
     }
+}
+
+/// What computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Processor {
+    /// The CPU.
+    Cpu,
+    /// The first NVIDIA GPU.
+    Cuda,
+}
+
+/// The type of weights and activations. Sums, and weights that learn, are kept in f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// 32 bits.
+    F32,
+    /// 16 bits, with the range of f32 and 8 bits of precision.
+    Bf16,
 }
 
 /// A preset's name, or a table of objectives.
@@ -155,7 +183,8 @@ impl TrainSettings {
     /// # Errors
     /// [`Error::InvalidInput`] for what TOML cannot hold.
     pub fn to_toml(&self) -> Result<String> {
-        let resolved = Self { objective: Objective::Table(Box::new(self.objectives()?)), ..self.clone() };
+        let objective = Objective::Table(Box::new(self.objectives()?));
+        let resolved = Self { objective, precision: Some(self.precision()), ..self.clone() };
         toml::to_string(&resolved)
             .map_err(|error| Error::invalid("the settings", "what TOML can hold", error.to_string()))
     }
@@ -169,6 +198,37 @@ impl TrainSettings {
             Objective::Name(name) => Objectives::named(name),
             Objective::Table(objectives) => Ok(**objectives),
         }
+    }
+
+    /// What the model computes in.
+    pub fn precision(&self) -> Precision {
+        self.precision.unwrap_or(match self.device {
+            Processor::Cpu => Precision::F32,
+            Processor::Cuda => Precision::Bf16,
+        })
+    }
+
+    /// Where the model is and what it computes in. Begins to use the GPU, where that is it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a GPU in a program that was built without; [`Error::NotFound`] where there is none.
+    pub fn placement(&self) -> Result<Placement> {
+        let device = match self.device {
+            Processor::Cpu => Device::Cpu,
+            Processor::Cuda if cfg!(feature = "cuda") => Device::new_cuda(0).map_err(|error| Error::NotFound {
+                what: "a GPU".into(),
+                remedy: format!("CUDA says: {error}; see whether `nvidia-smi` shows one, or set `device` to `cpu`"),
+            })?,
+            Processor::Cuda => {
+                let expected = "`cpu`, or a program built with `cargo build --release --features cuda`";
+                return Err(Error::invalid("device", expected, "`cuda` in one that was built without"));
+            }
+        };
+        let dtype = match self.precision() {
+            Precision::F32 => DType::F32,
+            Precision::Bf16 => DType::BF16,
+        };
+        Ok(Placement { device, dtype })
     }
 
     /// What types cannot say.
@@ -190,6 +250,10 @@ impl TrainSettings {
             if !(rate.is_finite() && rate >= 0.0) {
                 return Err(Error::invalid(name, "a learning rate of 0 or more", rate.to_string()));
             }
+        }
+        if (self.device, self.precision()) == (Processor::Cpu, Precision::Bf16) {
+            let expected = "`f32` on the CPU, where bf16 has no fast products: it is slower there, and less exact";
+            return Err(Error::invalid("precision", expected, "`bf16`"));
         }
         self.rollout.sampling.check()?;
         self.objectives()?.check()

@@ -140,7 +140,8 @@ impl Training<'_> {
         } else {
             read_tensors(&path)?.into_iter().collect()
         };
-        learner.set_reference(Decoder::new(&config, Weights::new(&config, tensors)?, false)?);
+        let placement = learner.decoder().placement().clone();
+        learner.set_reference(Decoder::placed(&config, Weights::new(&config, tensors)?, false, &placement)?);
         Ok(())
     }
 

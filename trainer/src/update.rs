@@ -13,7 +13,7 @@ use crate::checkpoint::TensorData;
 use crate::decoder::{Decoder, Packed};
 use crate::objective::{Metric, Metrics, Objectives, Tokens, Totals};
 use crate::ops::{Logprobs, Parameter, view};
-use crate::optim::{AdamW, AdamWSettings, Trainable};
+use crate::optim::{AdamW, AdamWSettings, DeviceMoments, Trainable};
 use crate::{Error, Result};
 
 /// How updates are made.
@@ -42,6 +42,8 @@ pub struct Learner {
     reference: Option<Decoder>,
     objectives: Objectives,
     optimizer: AdamW,
+    /// Those of weights that are not f32 in host memory.
+    moments: DeviceMoments,
     settings: UpdateSettings,
     temperature: f32,
 }
@@ -74,7 +76,8 @@ impl Learner {
         let reference = if objectives.needs_reference() { Some(decoder.frozen()?) } else { None };
         let optimizer = AdamW::new(optimizer)?;
         let temperature = if temperature == 0.0 { 1.0 } else { temperature as f32 };
-        Ok(Self { decoder, reference, objectives, optimizer, settings, temperature })
+        let moments = DeviceMoments::default();
+        Ok(Self { decoder, reference, objectives, optimizer, moments, settings, temperature })
     }
 
     /// The model.
@@ -215,7 +218,12 @@ impl Learner {
     /// An update with the gradients that were gathered, which are forgotten.
     fn step(&mut self, mut found: Metrics, rate: f64) -> Result<Metrics> {
         let parameters = self.decoder.parameters();
-        let updated = update(&mut self.optimizer, &parameters, rate, found.value("loss").unwrap_or(0.0));
+        let loss = found.value("loss").unwrap_or(0.0);
+        let updated = if self.decoder.placement().is_host() {
+            update(&mut self.optimizer, &parameters, rate, loss)
+        } else {
+            self.moments.update(&mut self.optimizer, &parameters, rate, loss)
+        };
         parameters.iter().for_each(|parameter| parameter.clear());
         let updated = updated?;
         found.add("update/gradient_norm", Metric::Max(updated.norm));
@@ -231,11 +239,11 @@ impl Learner {
     pub fn state(&self) -> Result<(BTreeMap<String, TensorData<'_>>, Value)> {
         let mut tensors = BTreeMap::new();
         for parameter in self.learning() {
-            let values = parameter.value().flatten_all()?.to_vec1()?;
-            let data = TensorData { shape: parameter.value().dims().to_vec(), values: std::borrow::Cow::Owned(values) };
+            let data = TensorData { shape: parameter.value().dims().to_vec(), values: parameter.to_vec()?.into() };
             tensors.insert(parameter.name().to_owned(), data);
         }
         tensors.extend(self.optimizer.tensors());
+        tensors.extend(self.moments.tensors()?);
         Ok((tensors, self.optimizer.state()))
     }
 
@@ -245,13 +253,16 @@ impl Learner {
     /// [`Error::InvalidInput`] for the state of another model.
     pub fn restore(&mut self, mut tensors: BTreeMap<String, TensorData<'_>>, state: &Value) -> Result<()> {
         self.optimizer = AdamW::restore(*self.optimizer.settings(), &mut tensors, state)?;
+        if !self.decoder.placement().is_host() {
+            self.moments = DeviceMoments::restore(&mut self.optimizer, &self.decoder.parameters())?;
+        }
         for parameter in self.learning() {
             let data = tensors.remove(parameter.name());
             let Some(data) = data.filter(|data| data.shape == parameter.value().dims()) else {
                 let what = format!("weight `{}` of the checkpoint", parameter.name());
                 return Err(Error::invalid(what, format!("{:?}", parameter.value().dims()), "another shape, or none"));
             };
-            parameter.swap(&mut data.values.into_owned())?;
+            parameter.set(data.values.into_owned())?;
         }
         match tensors.keys().next() {
             Some(name) => Err(Error::invalid("the checkpoint", "the weights of this model alone", format!("`{name}`"))),

@@ -3,33 +3,46 @@
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
+use super::layer_memory::LayerMemory;
 use crate::decoder::Decoder;
-use crate::ops::{HeadMemory, Heads, head_memory};
+use crate::ops::{HeadMemory, Heads, Segment, attention_on_device, head_memory, is_host};
 
 /// Products from which on a second thread is worth while.
 const WORTH: usize = 1 << 18;
 
 /// What one sequence has read.
-#[derive(Clone)]
 pub(super) struct Cache {
     /// The tokens.
     pub tokens: Vec<u32>,
+    memories: Memories,
+}
+
+enum Memories {
     /// One a layer and head of keys, layer by layer.
-    memories: Vec<HeadMemory>,
-    kv_heads: usize,
+    Heads(Vec<HeadMemory>),
+    /// One a layer, where the weights are not f32 in host memory.
+    Layers(Vec<LayerMemory>),
 }
 
 impl Cache {
     pub fn new(decoder: &Decoder) -> Self {
         let heads = decoder.heads();
-        let memories = (0..decoder.config().layers * heads.kv_heads).map(|_| head_memory(heads.dim)).collect();
-        Self { tokens: Vec::new(), memories, kv_heads: heads.kv_heads }
+        let layers = decoder.config().layers;
+        let memories = if decoder.placement().is_host() {
+            Memories::Heads((0..layers * heads.kv_heads).map(|_| head_memory(heads.dim)).collect())
+        } else {
+            Memories::Layers((0..layers).map(|_| LayerMemory::default()).collect())
+        };
+        Self { tokens: Vec::new(), memories }
     }
 
     /// A copy that has read the first `count` tokens alone.
     pub fn prefix(&self, count: usize) -> Self {
-        let memories = self.memories.iter().map(|memory| memory.prefix(count)).collect();
-        Self { tokens: self.tokens[..count.min(self.tokens.len())].to_vec(), memories, kv_heads: self.kv_heads }
+        let memories = match &self.memories {
+            Memories::Heads(heads) => Memories::Heads(heads.iter().map(|memory| memory.prefix(count)).collect()),
+            Memories::Layers(layers) => Memories::Layers(layers.iter().map(|memory| memory.prefix(count)).collect()),
+        };
+        Self { tokens: self.tokens[..count.min(self.tokens.len())].to_vec(), memories }
     }
 }
 
@@ -63,6 +76,9 @@ pub(super) fn read(decoder: &Decoder, readings: &mut [Reading<'_>]) -> crate::Re
 
 /// Remembers keys and values, and lets each new token look at all before it and at itself.
 fn attend(heads: Heads, layer: usize, readings: &mut [Reading<'_>], [q, k, v]: [&Tensor; 3]) -> Result<Tensor> {
+    if !is_host(q) {
+        return attend_in_layers(heads, layer, readings, [q, k, v]);
+    }
     let (q, k, v) = (crate::ops::view(q)?, crate::ops::view(k)?, crate::ops::view(v)?);
     let (width, kv_width) = (heads.heads * heads.dim, heads.kv_heads * heads.dim);
     let (q, k, v) = (&*q, &*k, &*v);
@@ -73,8 +89,11 @@ fn attend(heads: Heads, layer: usize, readings: &mut [Reading<'_>], [q, k, v]: [
         let count = reading.tokens.len();
         let before = reading.cache.tokens.len();
         work += count * (before + count) * width;
-        let kv_heads = reading.cache.kv_heads;
-        let memories = reading.cache.memories.chunks_mut(kv_heads).nth(layer).into_iter().flatten();
+        let memories = match &mut reading.cache.memories {
+            Memories::Heads(memories) => memories.as_mut_slice(),
+            Memories::Layers(_) => &mut [],
+        };
+        let memories = memories.chunks_mut(heads.kv_heads).nth(layer).into_iter().flatten();
         tasks.extend(memories.enumerate().map(|(kv, memory)| (first..first + count, kv, memory)));
         first += count;
     }
@@ -96,4 +115,28 @@ fn attend(heads: Heads, layer: usize, readings: &mut [Reading<'_>], [q, k, v]: [
         rows.zip(part.chunks_exact(columns.len())).for_each(|(out, part)| out[columns.clone()].copy_from_slice(part));
     }
     crate::ops::tensor(out, (q.len() / width.max(1), width))
+}
+
+/// The same, where keys and values of each sequence are tensors.
+fn attend_in_layers(
+    heads: Heads,
+    layer: usize,
+    readings: &mut [Reading<'_>],
+    [q, k, v]: [&Tensor; 3],
+) -> Result<Tensor> {
+    let (mut first, mut outs) = (0, Vec::with_capacity(readings.len()));
+    for reading in readings {
+        let count = reading.tokens.len();
+        let memory = match &mut reading.cache.memories {
+            Memories::Layers(layers) => layers.get_mut(layer),
+            Memories::Heads(_) => None,
+        };
+        let Some(memory) = memory else { candle_core::bail!("a sequence that was begun on another device") };
+        let part = |tensor: &Tensor| tensor.narrow(0, first, count);
+        let [keys, values] = memory.push(&part(k)?, &part(v)?)?;
+        let segment = Segment { queries: 0..count, keys: 0..keys.dim(0)? };
+        outs.push(attention_on_device([&part(q)?, &keys, &values], heads, &[segment])?.0);
+        first += count;
+    }
+    Tensor::cat(&outs, 0)
 }

@@ -16,6 +16,7 @@ use rayon::prelude::*;
 use super::cache::{Cache, Reading, read};
 use super::sampler::Sampling;
 use crate::decoder::Decoder;
+use crate::ops::to_host;
 use crate::{Error, Result};
 
 /// Whether a token ends the message; it is told of each one, in order.
@@ -74,8 +75,8 @@ impl Default for EngineOptions {
 
 /// Writes for many callers at a time, on a thread of its own.
 ///
-/// The decoder's weights must not change while a request is under way. They are laid out for decoding as long as the engine
-/// lives: as much memory again.
+/// The decoder's weights must not change while a request is under way. Those in f32 on the CPU are laid out for decoding as long as
+/// the engine lives: as much memory again.
 pub struct Engine {
     requests: Mutex<Option<Sender<Asked>>>,
     thread: Option<JoinHandle<()>>,
@@ -243,7 +244,7 @@ impl Worker {
         if read_rows == 0 {
             return Ok(());
         }
-        let logits: Vec<f32> = read(&self.decoder, &mut readings)?.flatten_all()?.to_vec1()?;
+        let logits = to_host(&read(&self.decoder, &mut readings)?)?;
         let vocabulary = self.decoder.config().vocabulary;
         let rows = self.rows[..read_rows].par_iter_mut().zip(logits.par_chunks_exact(vocabulary));
         rows.filter(|(row, _)| row.unread.is_empty()).for_each(|(row, logits)| row.write(logits));

@@ -2,6 +2,7 @@
 
 mod cache;
 mod engine;
+mod layer_memory;
 mod sampler;
 
 pub use engine::{Engine, EngineOptions, Generated, Reason, Request};

@@ -2,23 +2,23 @@
 
 use candle_core::Tensor;
 
-/// One update's numbers; where tensors are f32 they are rounded to it, as torch does.
+/// One update's numbers, rounded to f32 where torch rounds them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AdamWNumbers {
     /// What gradients are multiplied with.
-    pub scale: f64,
+    pub scale: f32,
     /// The share of a weight that stays.
-    pub keep: f64,
+    pub keep: f32,
     /// 1 - beta1.
-    pub beta1_rest: f64,
-    pub beta2: f64,
+    pub beta1_rest: f32,
+    pub beta2: f32,
     /// 1 - beta2.
-    pub beta2_rest: f64,
+    pub beta2_rest: f32,
     /// sqrt(1 - beta2^t).
-    pub root_correction: f64,
-    pub epsilon: f64,
+    pub root_correction: f32,
+    pub epsilon: f32,
     /// rate / (1 - beta1^t).
-    pub step: f64,
+    pub step: f32,
 }
 
 /// Tensors of one shape that an update changes in place. All but `copy` are f32, or f64 where the weight is.

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
+use super::device::{self, LogitSlopes};
 use super::panels::{Left, Right, multiply};
 use super::parameter::Parameter;
+use super::placement::{is_host, to_host, wider};
 use super::tensor::{tensor, view};
 use super::wide::{NullaryFnOnce, exp, greatest, sum, wide};
 
 /// Rows whose logits are there at a time.
-const ROWS: usize = 256;
+pub const LOGIT_ROWS: usize = 256;
 /// Logits that are kept for the backward pass at most; others are computed again.
 const KEPT: usize = 1 << 25;
 
@@ -34,7 +36,7 @@ pub struct Logprobs {
 
 impl Logprobs {
     /// Of `targets[i]` after `hidden[i]`: `hidden` is `[tokens, hidden]`, `head` `[vocabulary, hidden]`. Logits are divided by
-    /// `temperature`. No more than 256 rows of logits exist at a time, and up to 128 MiB of them, which are kept for
+    /// `temperature`. No more than 256 rows of logits exist at a time, and on the CPU up to 128 MiB of them, which are kept for
     /// [`Self::backward`].
     ///
     /// # Errors
@@ -55,8 +57,12 @@ impl Logprobs {
             normalisers: Vec::with_capacity(tokens),
             kept: Mutex::default(),
         };
+        if !is_host(hidden) {
+            found.read_on_device()?;
+            return Ok(found);
+        }
         let (mut rows, mut kept, mut spare) = (Vec::with_capacity(tokens), Vec::new(), Vec::new());
-        for first in (0..tokens).step_by(ROWS) {
+        for first in (0..tokens).step_by(LOGIT_ROWS) {
             let logits = found.logits(first, std::mem::take(&mut spare))?;
             let read = |(row, logits): (usize, &[f32])| read(logits, targets[first + row] as usize, found.sharpness);
             rows.par_extend(logits.par_chunks_exact(vocabulary).enumerate().map(read));
@@ -81,14 +87,17 @@ impl Logprobs {
     /// # Errors
     /// Those of the tensors.
     pub fn backward(&self, to_logprobs: &[f32], to_entropies: Option<&[f32]>) -> Result<Tensor> {
+        if !is_host(&self.hidden) {
+            return self.back_on_device(to_logprobs, to_entropies);
+        }
         let (tokens, depth) = self.hidden.dims2()?;
         let vocabulary = self.head.value().dims2()?.0;
         let mut out = vec![0.0; tokens * depth];
         let hidden = view(&self.hidden)?;
         let mut spare = Vec::new();
-        for first in (0..tokens).step_by(ROWS) {
+        for first in (0..tokens).step_by(LOGIT_ROWS) {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let kept = kept.get_mut(first / ROWS).map(std::mem::take).unwrap_or_default();
+            let kept = kept.get_mut(first / LOGIT_ROWS).map(std::mem::take).unwrap_or_default();
             let mut logits = if kept.is_empty() { self.logits(first, std::mem::take(&mut spare))? } else { kept };
             let rows = logits.par_chunks_exact_mut(vocabulary).enumerate();
             rows.for_each(|(row, logits)| {
@@ -112,11 +121,11 @@ impl Logprobs {
         tensor(out, (tokens, depth))
     }
 
-    /// Logits of [`ROWS`] rows from `first` on, or of what is left; in the place of `spare`.
+    /// Logits of [`LOGIT_ROWS`] rows from `first` on, or of what is left; in the place of `spare`.
     fn logits(&self, first: usize, spare: Vec<f32>) -> Result<Vec<f32>> {
         let (tokens, depth) = self.hidden.dims2()?;
         let vocabulary = self.head.value().dims2()?.0;
-        let rows = first..tokens.min(first + ROWS);
+        let rows = first..tokens.min(first + LOGIT_ROWS);
         let hidden = view(&self.hidden)?;
         let left = Left::rows(&hidden[rows.start * depth..rows.end * depth], depth);
         let mut logits = spare;
@@ -124,6 +133,64 @@ impl Logprobs {
         self.head.with_columns(|columns| multiply(left, columns, &mut logits, false))?;
         Ok(logits)
     }
+}
+
+/// On a device logits are always computed again: those that could be kept are few beside a large vocabulary.
+impl Logprobs {
+    fn read_on_device(&mut self) -> Result<()> {
+        for first in (0..self.targets.len()).step_by(LOGIT_ROWS) {
+            let part = self.part(first)?;
+            let (logprobs, entropies, normalisers) =
+                device::read_logits(&part.logits, &part.targets, f64::from(self.sharpness))?;
+            self.logprobs.extend(to_host(&logprobs)?);
+            self.entropies.extend(to_host(&entropies)?);
+            self.normalisers.extend(to_host(&normalisers)?);
+        }
+        Ok(())
+    }
+
+    fn back_on_device(&self, to_logprobs: &[f32], to_entropies: Option<&[f32]>) -> Result<Tensor> {
+        let mut outs = Vec::new();
+        let nothing = vec![0.0; self.targets.len()];
+        for first in (0..self.targets.len()).step_by(LOGIT_ROWS) {
+            let part = self.part(first)?;
+            let count = part.targets.elem_count();
+            let upload = |values: &[f32]| {
+                let values = Tensor::from_slice(&values[first..first + count], count, self.hidden.device())?;
+                values.to_dtype(wider(self.hidden.dtype()))
+            };
+            let slopes = LogitSlopes {
+                targets: &part.targets,
+                normalisers: &upload(&self.normalisers)?,
+                entropies: &upload(&self.entropies)?,
+                to_logprobs: &upload(to_logprobs)?,
+                to_entropies: &upload(to_entropies.unwrap_or(&nothing))?,
+                sharpness: f64::from(self.sharpness),
+            };
+            let gradient = device::logits_back(&part.logits, &slopes)?;
+            outs.push(gradient.matmul(self.head.value())?);
+            if self.head.learns() {
+                self.head.accumulate_tensor(&gradient.t()?.matmul(&part.hidden)?)?;
+            }
+        }
+        Tensor::cat(&outs, 0)
+    }
+
+    /// [`LOGIT_ROWS`] rows from `first` on, or what is left.
+    fn part(&self, first: usize) -> Result<Part> {
+        let count = LOGIT_ROWS.min(self.targets.len() - first);
+        let hidden = self.hidden.narrow(0, first, count)?;
+        let logits = hidden.matmul(&self.head.value().t()?)?;
+        let targets = Tensor::from_slice(&self.targets[first..first + count], count, self.hidden.device())?;
+        Ok(Part { hidden, logits, targets })
+    }
+}
+
+/// Some rows, on a device.
+struct Part {
+    hidden: Tensor,
+    logits: Tensor,
+    targets: Tensor,
 }
 
 /// Turns a row of logits into their gradients; the target's still lacks `slope`.

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{Result, Tensor};
 
 use super::device;
 use super::panels::{Panels, Right};
-use super::placement::{Placement, is_host, wider};
+use super::placement::{Placement, is_host, to_host, wider};
 use super::tensor::{change, swap, view};
 
 /// A weight, `[out, in]` or `[in]`.
@@ -68,7 +68,7 @@ impl Parameter {
     /// # Errors
     /// Those of the tensors.
     pub fn to_vec(&self) -> Result<Vec<f32>> {
-        self.master().to_device(&Device::Cpu)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
+        to_host(self.master())
     }
 
     /// Sets the numbers, as many as there are.

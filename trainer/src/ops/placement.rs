@@ -1,6 +1,6 @@
 //! Where are tensors, and in which type?
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 
 /// Where a model is and what it computes in.
 #[derive(Debug, Clone)]
@@ -16,6 +16,11 @@ impl Placement {
     pub fn host() -> Self {
         Self { device: Device::Cpu, dtype: DType::F32 }
     }
+
+    /// Whether the fast kernels of the CPU serve it, as [`is_host`].
+    pub(crate) fn is_host(&self) -> bool {
+        self.dtype == DType::F32 && self.device.is_cpu()
+    }
 }
 
 /// Whether the fast kernels of the CPU read it: f32 on the CPU.
@@ -26,4 +31,9 @@ pub(crate) fn is_host(tensor: &Tensor) -> bool {
 /// The type in which sums over numbers of this type are taken, and in which learning weights are kept: f64 for f64, else f32.
 pub(crate) fn wider(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// A copy of the numbers of any tensor, in order.
+pub(crate) fn to_host(tensor: &Tensor) -> Result<Vec<f32>> {
+    tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
 }

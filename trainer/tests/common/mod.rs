@@ -1,6 +1,10 @@
 //! Tiny decoders whose weights are made by a formula, the same as in `golden/make_decoder.py`.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod batches;
+pub mod operations;
+
+use hindsearch_trainer::ops::Placement;
 use hindsearch_trainer::{Decoder, ModelConfig, RopeScaling, Weight, Weights, expected_tensors};
 
 /// The three families.
@@ -59,4 +63,10 @@ pub fn weights(config: &ModelConfig) -> Weights {
 pub fn decoder(kind: &str, learns: bool) -> Decoder {
     let config = config(kind);
     Decoder::new(&config, weights(&config), learns).expect("a decoder")
+}
+
+/// A tiny decoder in another place or type.
+pub fn decoder_in(kind: &str, learns: bool, placement: &Placement) -> Decoder {
+    let config = config(kind);
+    Decoder::placed(&config, weights(&config), learns, placement).expect("a decoder")
 }

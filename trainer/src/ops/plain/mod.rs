@@ -128,13 +128,14 @@ pub(crate) fn logits_back(logits: &Tensor, slopes: &LogitSlopes<'_>) -> Result<T
 
 /// One update of a weight in place, as `optim.rs` makes it.
 pub(crate) fn adamw(weight: &Updating<'_>, n: &AdamWNumbers) -> Result<()> {
-    let gradient = (weight.gradient * n.scale)?;
-    let first = weight.first.add(&(gradient.sub(weight.first)? * n.beta1_rest)?)?;
-    let second = (weight.second * n.beta2)?.add(&(&gradient * n.beta2_rest)?.mul(&gradient)?)?;
+    let by = |tensor: &Tensor, number: f32| tensor * f64::from(number);
+    let gradient = by(weight.gradient, n.scale)?;
+    let first = weight.first.add(&by(&gradient.sub(weight.first)?, n.beta1_rest)?)?;
+    let second = by(weight.second, n.beta2)?.add(&by(&gradient, n.beta2_rest)?.mul(&gradient)?)?;
     // A true division, where candle would multiply with the reciprocal.
     let correction = Tensor::new(n.root_correction, second.device())?.to_dtype(second.dtype())?;
-    let root = (second.sqrt()?.broadcast_div(&correction)? + n.epsilon)?;
-    let value = (weight.master * n.keep)?.sub(&(first.div(&root)? * n.step)?)?;
+    let root = (second.sqrt()?.broadcast_div(&correction)? + f64::from(n.epsilon))?;
+    let value = by(weight.master, n.keep)?.sub(&by(&first.div(&root)?, n.step)?)?;
     if let Some(copy) = weight.copy {
         copy.slice_set(&value.to_dtype(copy.dtype())?, 0, 0)?;
     }

@@ -1,7 +1,10 @@
 //! How do gradients change weights?
 //!
-//! AdamW (Loshchilov and Hutter 2019, algorithm 2) with the arithmetic of `torch.optim.AdamW`, on f32 weights in host memory.
+//! AdamW (Loshchilov and Hutter 2019, algorithm 2) with the arithmetic of `torch.optim.AdamW`, on f32 weights in host memory;
+//! `device.rs` has it for weights that are elsewhere.
 //! Sums go over fixed chunks in a fixed order, so the numbers do not depend on the number of threads.
+
+mod device;
 
 use std::collections::BTreeMap;
 
@@ -10,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::checkpoint::TensorData;
+use crate::ops::AdamWNumbers;
 use crate::{Error, Result};
+
+pub(crate) use device::DeviceMoments;
 
 /// Values that one task works on. Part of the definition of the norm: its partial sums are over these.
 const CHUNK: usize = 1 << 14;
@@ -94,19 +100,6 @@ struct Moments {
     second: Vec<f32>,
 }
 
-/// One update's numbers, rounded to f32 where torch rounds them.
-#[derive(Clone, Copy)]
-struct Numbers {
-    scale: f32,
-    keep: f32,
-    beta1_rest: f32,
-    beta2: f32,
-    beta2_rest: f32,
-    root_correction: f32,
-    epsilon: f32,
-    step: f32,
-}
-
 impl AdamW {
     /// An optimizer that has seen no gradient.
     ///
@@ -140,13 +133,10 @@ impl AdamW {
         parameters.sort_by_key(|parameter| parameter.name);
         self.check(parameters)?;
         let norm = gradient_norm(parameters.iter().map(|parameter| parameter.gradient));
-        if !(loss.is_finite() && norm.is_finite()) {
-            return self.skip(loss, norm);
+        let updated = self.begin(loss, norm)?;
+        if updated.skipped {
+            return Ok(updated);
         }
-        let max = self.settings.max_norm;
-        let scale = if max > 0.0 { (max / (norm + CLIP_EPSILON)).min(1.0) } else { 1.0 };
-        self.counts.updates += 1;
-        self.counts.skipped_in_a_row = 0;
         for parameter in parameters {
             let length = parameter.value.len();
             let moments = self.moments.entry(parameter.name.to_owned()).or_insert_with(|| Moments {
@@ -154,10 +144,24 @@ impl AdamW {
                 first: vec![0.0; length],
                 second: vec![0.0; length],
             });
-            let decays = parameter.shape.len() > 1;
-            let numbers = numbers(&self.settings, self.counts.updates, rate, Applied { scale, decays });
-            apply(parameter, moments, numbers);
+            apply(
+                parameter,
+                moments,
+                numbers(&self.settings, &self.counts, rate, (updated.scale, parameter.shape.len())),
+            );
         }
+        Ok(updated)
+    }
+
+    /// Counts an update that is made with gradients of this norm, or that is skipped.
+    fn begin(&mut self, loss: f64, norm: f64) -> Result<Updated> {
+        if !(loss.is_finite() && norm.is_finite()) {
+            return self.skip(loss, norm);
+        }
+        let max = self.settings.max_norm;
+        let scale = if max > 0.0 { (max / (norm + CLIP_EPSILON)).min(1.0) } else { 1.0 };
+        self.counts.updates += 1;
+        self.counts.skipped_in_a_row = 0;
         Ok(Updated { norm, scale, skipped: false })
     }
 
@@ -266,16 +270,12 @@ pub fn gradient_norm<'a>(gradients: impl IntoIterator<Item = &'a [f32]>) -> f64 
     gradients.into_iter().map(sum).sum::<f64>().sqrt()
 }
 
-struct Applied {
-    scale: f64,
-    decays: bool,
-}
-
-fn numbers(settings: &AdamWSettings, updates: u64, rate: f64, applied: Applied) -> Numbers {
-    let powered = |beta: f64| 1.0 - beta.powf(updates as f64);
-    let decay = if applied.decays { settings.weight_decay } else { 0.0 };
-    Numbers {
-        scale: applied.scale as f32,
+/// The numbers of an update whose gradients are multiplied with `scale`, of a tensor with so many dimensions.
+fn numbers(settings: &AdamWSettings, counts: &Counts, rate: f64, (scale, dimensions): (f64, usize)) -> AdamWNumbers {
+    let powered = |beta: f64| 1.0 - beta.powf(counts.updates as f64);
+    let decay = if dimensions > 1 { settings.weight_decay } else { 0.0 };
+    AdamWNumbers {
+        scale: scale as f32,
         keep: (1.0 - rate * decay) as f32,
         beta1_rest: (1.0 - settings.beta1) as f32,
         beta2: settings.beta2 as f32,
@@ -287,7 +287,7 @@ fn numbers(settings: &AdamWSettings, updates: u64, rate: f64, applied: Applied) 
 }
 
 /// One pass over a tensor, its gradient and its moments.
-fn apply(parameter: &mut Trainable<'_>, moments: &mut Moments, n: Numbers) {
+fn apply(parameter: &mut Trainable<'_>, moments: &mut Moments, n: AdamWNumbers) {
     parameter
         .value
         .par_chunks_mut(CHUNK)

@@ -1,0 +1,472 @@
+//! The second way of each operation, which serves GPUs, says what the CPU's f32 kernels say: shown here on the CPU in f64 and bf16.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, missing_docs)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Tensor};
+use common::batches::{Batch, batch, golden};
+use common::operations::{Operation, matrix, operations};
+use common::{KINDS, config, decoder, decoder_in, numbers, tokens, weights};
+use hindsearch_trainer::ops::{Logprobs, Parameter, Placement, Tape, Value};
+use hindsearch_trainer::{
+    AdamWSettings, Decoder, Engine, EngineOptions, Error, Generated, Learner, LearnerParts, LoraConfig, Objectives,
+    Packed, Request, Sample, Sampling, TensorData, TrainSettings, UpdateSettings,
+};
+
+fn place(dtype: DType) -> Placement {
+    Placement { device: Device::Cpu, dtype }
+}
+
+fn values(tensor: &Tensor) -> Vec<f64> {
+    tensor.to_dtype(DType::F64).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// The greatest, by its amount.
+fn size(values: &[f64]) -> f64 {
+    assert!(values.iter().all(|value| value.is_finite()));
+    values.iter().fold(0.0, |most, value| value.abs().max(most))
+}
+
+/// The greatest difference, as a share of the greatest value.
+fn off(found: &[f64], expected: &[f64]) -> f64 {
+    assert_eq!(found.len(), expected.len());
+    let differences: Vec<f64> = found.iter().zip(expected).map(|(a, b)| a - b).collect();
+    size(&differences) / size(expected)
+}
+
+/// What an operation says, and the gradients of its inputs and weights, in a type.
+fn run(operation: &Operation, dtype: DType) -> Vec<Vec<f64>> {
+    let mut all = Vec::new();
+    for wanted in 0..operation.inputs.len().max(1) {
+        let tape = Tape::new();
+        let inputs: Vec<Value> = operation.inputs.iter().map(|x| tape.leaf(x.to_dtype(dtype).unwrap())).collect();
+        let weights: Vec<_> = operation.weights.iter().map(|weight| parameter(weight, dtype)).collect();
+        let out = (operation.call)(&tape, &inputs, &weights);
+        assert_eq!(out.tensor.dtype(), dtype, "{}", operation.name);
+        if wanted == 0 {
+            all.push(values(&out.tensor));
+        }
+        let slopes = Tensor::from_vec(numbers("slope", out.tensor.elem_count()), out.tensor.shape(), &Device::Cpu);
+        let gradient = tape.backward(&out, slopes.unwrap().to_dtype(dtype).unwrap(), inputs.get(wanted)).unwrap();
+        all.extend(gradient.map(|gradient| values(&gradient)));
+        if wanted + 1 >= operation.inputs.len() {
+            all.extend(weights.iter().map(|weight| values(&weight.gradient().expect(operation.name))));
+        }
+    }
+    assert_eq!(all.len(), 1 + operation.inputs.len() + operation.weights.len(), "{}", operation.name);
+    assert!(all.iter().all(|values| size(values) > 0.0), "{}: nothing but zeros", operation.name);
+    all
+}
+
+fn parameter(value: &Tensor, dtype: DType) -> Arc<Parameter> {
+    Arc::new(Parameter::placed("weight", value.copy().unwrap(), true, &place(dtype)).unwrap())
+}
+
+#[test]
+fn every_operation_and_its_gradients_are_those_of_the_f32_kernels() {
+    for operation in operations() {
+        let expected = run(&operation, DType::F32);
+        for (dtype, most) in [(DType::F64, 3e-6), (DType::BF16, 0.02)] {
+            for (number, (found, expected)) in run(&operation, dtype).iter().zip(&expected).enumerate() {
+                let off = off(found, expected);
+                assert!(off < most, "{} in {dtype:?}, {number}: {off}", operation.name);
+            }
+        }
+    }
+}
+
+/// Compares gradients, in f64, with differences of the loss on both sides.
+fn check(name: &str, at: &[Tensor], gradients: &[Vec<f64>], most: f64, loss: impl Fn(&[Tensor]) -> f64) {
+    for (number, (tensor, gradient)) in at.iter().zip(gradients).enumerate() {
+        let original = values(tensor);
+        // Where the loss is told in f32, its steps are coarser.
+        let step = if most < 1e-6 { 1e-5 } else { 1e-2 };
+        for place in (0..original.len()).step_by(original.len().div_ceil(60)) {
+            let moved = |step: f64| {
+                let mut moved = original.clone();
+                moved[place] += step;
+                let mut at = at.to_vec();
+                at[number] = Tensor::from_vec(moved, tensor.shape(), &Device::Cpu).unwrap();
+                loss(&at)
+            };
+            let slope = (moved(step) - moved(-step)) / (2.0 * step);
+            let off = (slope - gradient[place]).abs() / size(gradient);
+            assert!(off < most, "{name}, {number}, {place}: {slope}, not {}", gradient[place]);
+        }
+    }
+}
+
+#[test]
+fn gradients_in_f64_are_slopes() {
+    for operation in operations() {
+        let gradients = run(&operation, DType::F64).split_off(1);
+        let at = [operation.inputs.clone(), operation.weights.clone()].concat();
+        check(operation.name, &at, &gradients, 1e-8, |at| {
+            let (inputs, weights) = at.split_at(operation.inputs.len());
+            let (inputs, weights) = (inputs.iter(), weights.iter());
+            let tape = Tape::off();
+            let inputs: Vec<Value> = inputs.map(|x| tape.constant(x.to_dtype(DType::F64).unwrap())).collect();
+            let weights: Vec<_> = weights.map(|weight| parameter(weight, DType::F64)).collect();
+            let out = values(&(operation.call)(&tape, &inputs, &weights).tensor);
+            out.iter().zip(numbers("slope", out.len())).map(|(out, slope)| out * slope).sum()
+        });
+    }
+}
+
+#[test]
+fn logprobs_entropies_and_their_gradients_are_those_of_the_f32_kernels() {
+    // More rows than are in the head at a time.
+    let (hidden, head) = (matrix("hidden", 300, 5), matrix("head", 41, 5));
+    let targets: Vec<u32> = (0..300).map(|at| at * 7 % 41).collect();
+    let slopes = |name| -> Vec<f32> { numbers(name, 300).into_iter().map(|slope| slope as f32).collect() };
+    let (to_logprobs, spreads) = (slopes("to logprobs"), slopes("to entropies"));
+    let wide = |values: &[f32]| values.iter().copied().map(f64::from).collect::<Vec<f64>>();
+    for to_entropies in [None, Some(spreads.as_slice())] {
+        let run = |dtype: DType| {
+            let (hidden, head) = (hidden.to_dtype(dtype).unwrap(), parameter(&head, dtype));
+            let found = Logprobs::new(&hidden, &head, &targets, 0.7).unwrap();
+            let to_hidden = found.backward(&to_logprobs, to_entropies).unwrap();
+            assert_eq!(to_hidden.dtype(), dtype);
+            let to_head = values(&head.gradient().unwrap());
+            [wide(&found.logprobs), wide(&found.entropies), values(&to_hidden), to_head]
+        };
+        let expected = run(DType::F32);
+        for (dtype, most) in [(DType::F64, 3e-6), (DType::BF16, 0.02)] {
+            for (number, (found, expected)) in run(dtype).iter().zip(&expected).enumerate() {
+                assert!(off(found, expected) < most, "{dtype:?}, {number}: {}", off(found, expected));
+            }
+        }
+        let [_, _, to_hidden, to_head] = run(DType::F64);
+        check("logprobs", &[hidden.clone(), head.clone()], &[to_hidden, to_head], 1e-3, |at| {
+            let hidden = at[0].to_dtype(DType::F64).unwrap();
+            let found = Logprobs::new(&hidden, &parameter(&at[1], DType::F64), &targets, 0.7).unwrap();
+            let weigh = |found: &[f32], slopes: &[f32]| -> f64 {
+                found.iter().zip(slopes).map(|(found, slope)| f64::from(*found) * f64::from(*slope)).sum()
+            };
+            weigh(&found.logprobs, &to_logprobs) + to_entropies.map_or(0.0, |slopes| weigh(&found.entropies, slopes))
+        });
+    }
+}
+
+/// Runs the golden batch; gives how far logits, log-probabilities and entropies are from torch's, and the gradients as a share of the
+/// greatest of each weight.
+fn distance(kind: &str, decoder: &Decoder, batch: &Batch, recompute: bool) -> [f64; 4] {
+    let golden = golden(kind);
+    let wide = |values: &[f32]| values.iter().copied().map(f64::from).collect::<Vec<f64>>();
+    let furthest = |a: &[f64], b: &[f64]| size(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>());
+    let all: Vec<u32> = (0..batch.packed.tokens.len() as u32).collect();
+    let pass = decoder.forward(&batch.packed, &all, recompute).unwrap();
+    let logits = values(&decoder.logits(pass.hidden()).unwrap());
+    let logits = furthest(&logits, &wide(&[golden["logits 0"].clone(), golden["logits 1"].clone()].concat()));
+    let pass = decoder.forward(&batch.packed, &batch.rows, recompute).unwrap();
+    let found = Logprobs::new(pass.hidden(), decoder.head(), &batch.targets, 0.7).unwrap();
+    pass.backward(found.backward(&batch.slopes, Some(&batch.spreads)).unwrap()).unwrap();
+    let asked = |what: &str| -> Vec<f64> {
+        let of = |number: usize| wide(&golden[&format!("{what} {number}")]);
+        (0..2)
+            .flat_map(|number| of(number).into_iter().enumerate().filter(|(at, _)| at % 3 != 1))
+            .map(|(_, v)| v)
+            .collect()
+    };
+    let gradients = decoder.parameters().into_iter().map(|parameter| {
+        let expected = wide(&golden[&format!("gradient {}", parameter.name())]);
+        off(&values(&parameter.gradient().unwrap_or_else(|| panic!("{}", parameter.name()))), &expected)
+    });
+    [
+        logits,
+        furthest(&wide(&found.logprobs), &asked("logprobs")),
+        furthest(&wide(&found.entropies), &asked("entropies")),
+        gradients.fold(0.0, f64::max),
+    ]
+}
+
+#[test]
+fn whole_models_say_what_torch_says_and_learn_what_torch_learns() {
+    for kind in KINDS {
+        for (dtype, most) in [(DType::F64, [1e-4, 2e-5, 2e-5, 1e-4]), (DType::BF16, [0.25, 0.2, 0.05, 0.1])] {
+            for recompute in [false, true] {
+                let found = distance(kind, &decoder_in(kind, true, &place(dtype)), &batch(), recompute);
+                println!("{kind} in {dtype:?}: {found:?}");
+                assert!(found.iter().zip(most).all(|(found, most)| *found < most), "{kind} in {dtype:?}: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sequence_in_f64_does_not_notice_its_neighbours() {
+    let (decoder, batch) = (decoder_in("llama", false, &place(DType::F64)), batch());
+    let all: Vec<u32> = (0..batch.packed.tokens.len() as u32).collect();
+    let together = values(decoder.forward(&batch.packed, &all, false).unwrap().hidden());
+    let mut alone = Vec::new();
+    for segment in &batch.packed.segments {
+        let mut packed = Packed::default();
+        packed.push(&batch.packed.tokens[segment.clone()]);
+        let rows: Vec<u32> = (0..segment.len() as u32).collect();
+        alone.extend(values(decoder.forward(&packed, &rows, true).unwrap().hidden()));
+    }
+    assert!(off(&alone, &together) < 1e-12);
+}
+
+fn samples() -> Vec<Sample> {
+    let sample = |at: usize| {
+        let mut sample = Sample::imitated(&tokens(&format!("asked {at}"), 9 + at), &tokens(&format!("said {at}"), 14));
+        sample.advantage = if at.is_multiple_of(2) { 1.0 } else { -0.7 };
+        sample
+    };
+    (0..4).map(sample).collect()
+}
+
+fn learner(decoder: Decoder) -> Learner {
+    let settings = UpdateSettings { micro_tokens: 50, ..UpdateSettings::default() };
+    let optimizer = AdamWSettings::default();
+    let objectives = Objectives::named("search-r1").unwrap();
+    let decoder = Arc::new(decoder);
+    Learner::new(LearnerParts { decoder, objectives, optimizer, settings, temperature: 1.0 }).unwrap()
+}
+
+fn state(learner: &Learner) -> BTreeMap<String, Vec<f32>> {
+    learner.state().unwrap().0.into_iter().map(|(name, data)| (name, data.values.into_owned())).collect()
+}
+
+fn bits(state: BTreeMap<String, Vec<f32>>) -> BTreeMap<String, Vec<u32>> {
+    state.into_iter().map(|(name, values)| (name, values.into_iter().map(f32::to_bits).collect())).collect()
+}
+
+#[test]
+fn updates_are_those_of_f32_on_the_cpu() {
+    const RATE: f64 = 1e-3;
+    let run = |dtype: Option<DType>| {
+        let decoder = dtype.map_or_else(|| decoder("qwen2", true), |dtype| decoder_in("qwen2", true, &place(dtype)));
+        let (before, mut learner) = (decoder.weights().unwrap().into_tensors(), learner(decoder));
+        let told: Vec<f64> = (0..3)
+            .flat_map(|_| {
+                let metrics = learner.update(&samples(), |_| RATE).unwrap();
+                ["loss", "update/gradient_norm", "kl"].map(|name| metrics.value(name).unwrap_or(0.0))
+            })
+            .collect();
+        assert_eq!(learner.updates(), 3);
+        // How far each weight went, in learning rates.
+        let state = state(&learner);
+        let moves = before.iter().flat_map(|(name, weight)| {
+            weight.data.iter().zip(&state[name]).map(|(from, to)| f64::from(to - from) / RATE).collect::<Vec<_>>()
+        });
+        (told, moves.collect::<Vec<f64>>())
+    };
+    let (told, moves) = run(None);
+    assert!(told[1] > 0.1, "{told:?}");
+    // Of f64 only the last bits of f32 differ; of bf16, what a gradient near 0 decides.
+    for (dtype, most_told, most_moved) in [(DType::F64, 1e-4, 1e-3), (DType::BF16, 0.05, 0.1)] {
+        let (other, other_moves) = run(Some(dtype));
+        assert!(off(&other, &told) < most_told, "{dtype:?}: {other:?}, not {told:?}");
+        let differences = moves.iter().zip(&other_moves).map(|(a, b)| (a - b).powi(2));
+        let apart = (differences.sum::<f64>() / moves.iter().map(|a| a.powi(2)).sum::<f64>()).sqrt();
+        println!("{dtype:?}: told {} apart, moved {apart} apart", off(&other, &told));
+        assert!(apart < most_moved, "{dtype:?}: moved {apart} apart");
+    }
+}
+
+#[test]
+fn weights_in_bf16_take_steps_that_bf16_cannot_hold() {
+    let decoder = decoder_in("qwen2", true, &place(DType::BF16));
+    let held = |decoder: &Decoder| -> Vec<(String, Vec<f64>)> {
+        decoder.parameters().iter().map(|weight| (weight.name().to_owned(), values(weight.value()))).collect()
+    };
+    let (before, first) = (decoder.weights().unwrap().into_tensors(), held(&decoder));
+    let mut learner = learner(decoder);
+    learner.update(&samples(), |_| 1e-6).unwrap();
+    for (name, values) in state(&learner).into_iter().filter(|(name, _)| !name.starts_with("optimizer.")) {
+        let moved = values.iter().zip(&before[&name].data).filter(|(a, b)| a != b).count();
+        assert!(moved * 10 > values.len(), "{name}: {moved} of {} moved", values.len());
+    }
+    // Almost none of these steps shows in bf16 by itself; many together do.
+    let differ = |now: &[(String, Vec<f64>)]| -> usize {
+        now.iter().zip(&first).map(|((_, a), (_, b))| a.iter().zip(b).filter(|(a, b)| a != b).count()).sum()
+    };
+    let (once, all) = (differ(&held(learner.decoder())), first.iter().map(|(_, values)| values.len()).sum::<usize>());
+    for _ in 0..30 {
+        learner.update(&samples(), |_| 1e-5).unwrap();
+    }
+    let often = differ(&held(learner.decoder()));
+    assert!(once * 50 < all && often > 10 * once.max(1), "{once}, then {often} of {all}");
+    // What the model computes with is what is kept, rounded.
+    for weight in learner.decoder().parameters() {
+        let rounded = Tensor::from_vec(weight.to_vec().unwrap(), weight.value().shape(), &Device::Cpu).unwrap();
+        assert_eq!(values(&rounded.to_dtype(DType::BF16).unwrap()), values(weight.value()), "{}", weight.name());
+    }
+}
+
+fn with_adapters(dtype: DType) -> Decoder {
+    let mut decoder = decoder_in("llama", false, &place(dtype));
+    decoder.add_adapters(&LoraConfig { rank: 4, ..LoraConfig::default() }, 7).unwrap();
+    decoder
+}
+
+#[test]
+fn a_learner_in_bf16_goes_on_from_its_state_with_the_same_bits() {
+    for make in [|| decoder_in("qwen3", true, &place(DType::BF16)), || with_adapters(DType::BF16)] {
+        let (mut through, mut stopped, mut resumed) = (learner(make()), learner(make()), learner(make()));
+        for learner in [&mut through, &mut stopped] {
+            (0..2).for_each(|_| drop(learner.update(&samples(), |_| 1e-3).unwrap()));
+        }
+        let (tensors, counts) = stopped.state().unwrap();
+        let owned = |data: TensorData<'_>| TensorData { shape: data.shape, values: data.values.into_owned().into() };
+        resumed.restore(tensors.into_iter().map(|(name, data)| (name, owned(data))).collect(), &counts).unwrap();
+        assert_eq!(bits(state(&resumed)), bits(state(&stopped)));
+        for learner in [&mut through, &mut resumed] {
+            (0..2).for_each(|_| drop(learner.update(&samples(), |_| 1e-3).unwrap()));
+        }
+        assert_eq!(resumed.updates(), 4);
+        assert_ne!(bits(state(&resumed)), bits(state(&stopped)));
+        assert_eq!(bits(state(&resumed)), bits(state(&through)));
+    }
+}
+
+#[test]
+fn the_state_of_another_model_is_refused() {
+    let (mut one, mut other) =
+        (learner(with_adapters(DType::BF16)), learner(decoder_in("llama", true, &place(DType::BF16))));
+    one.update(&samples(), |_| 1e-3).unwrap();
+    let (tensors, counts) = one.state().unwrap();
+    let refused = other.restore(tensors, &counts);
+    assert!(matches!(refused, Err(Error::InvalidInput { .. })), "{refused:?}");
+}
+
+#[test]
+fn adapters_in_bf16_learn_beside_weights_that_stay() {
+    let decoder = with_adapters(DType::BF16);
+    let before = decoder.weights().unwrap();
+    let adapter = |decoder: &Decoder, part: &str| -> Vec<Vec<f32>> {
+        let named = decoder.parameters().into_iter().filter(|weight| weight.name().contains(part));
+        named.map(|weight| weight.to_vec().unwrap()).collect()
+    };
+    assert_eq!(decoder.merged().unwrap(), before, "adapters that have learnt nothing");
+    let mut learner = learner(decoder);
+    learner.update(&samples(), |_| 1e-3).unwrap();
+    let decoder = learner.decoder();
+    assert!(adapter(decoder, ".lora_B.").iter().flatten().filter(|value| **value != 0.0).count() > 100);
+    assert_eq!(decoder.weights().unwrap(), before);
+    assert_ne!(decoder.merged().unwrap(), before);
+    let frozen = decoder.parameters().into_iter().filter(|weight| !weight.is_adapter());
+    assert!(frozen.into_iter().all(|weight| weight.gradient().is_none() && !weight.learns()));
+}
+
+#[test]
+fn what_is_not_finite_is_skipped_and_the_third_time_ends_the_run() {
+    let mut learner = learner(decoder_in("llama", true, &place(DType::BF16)));
+    learner.update(&samples(), |_| 1e-3).unwrap();
+    let before = bits(state(&learner));
+    let mut broken = samples();
+    broken[0].advantage = f64::NAN;
+    for _ in 0..2 {
+        let told = learner.update(&broken, |_| 1e-3).unwrap();
+        assert_eq!(told.value("update/skipped"), Some(1.0));
+        assert_eq!(bits(state(&learner)), before);
+    }
+    assert!(matches!(learner.update(&broken, |_| 1e-3), Err(Error::Diverged { .. })));
+    assert_eq!(bits(state(&learner)), before);
+}
+
+fn request(tokens: &[u32], temperature: f64, seed: u64) -> Request {
+    let sampling = Sampling { temperature, ..Sampling::default() };
+    Request { tokens: tokens.to_vec(), limit: 20, sampling, seed, stops: Box::new(|_| false) }
+}
+
+/// Prompts that begin alike, one longer than what is read at a time, and one of one token.
+fn prompts() -> Vec<Vec<u32>> {
+    let shared = tokens("shared", 30);
+    let begun = |name: &str, more| [shared.clone(), tokens(name, more)].concat();
+    vec![begun("a", 3), begun("b", 8), shared.clone(), tokens("long", 300), vec![7]]
+}
+
+fn write(decoder: Arc<Decoder>, temperature: f64, options: EngineOptions) -> Vec<Generated> {
+    let engine = Engine::new(decoder, options).unwrap();
+    let (engine, prompts) = (&engine, prompts());
+    std::thread::scope(|scope| {
+        let ask = |(at, prompt): (usize, &Vec<u32>)| {
+            let request = request(prompt, temperature, at as u64);
+            scope.spawn(move || engine.generate(request).unwrap())
+        };
+        let threads: Vec<_> = prompts.iter().enumerate().map(ask).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn what_is_written_in_f64_is_what_is_written_in_f32() {
+    let host = Arc::new(decoder("llama", false));
+    let wide = Arc::new(decoder_in("llama", false, &place(DType::F64)));
+    let default = EngineOptions::default();
+    for temperature in [0.0, 1.0] {
+        let expected = write(host.clone(), temperature, default);
+        for options in [
+            default,
+            EngineOptions { rows: 1, ..default },
+            EngineOptions { chunk: 7, ..default },
+            EngineOptions { kept: 0, ..default },
+            EngineOptions { kept: 60, rows: 2, chunk: 64 },
+        ] {
+            for (found, expected) in write(wide.clone(), temperature, options).iter().zip(&expected) {
+                assert_eq!(found.tokens, expected.tokens, "{temperature}, {options:?}");
+                let apart = found.logprobs.iter().zip(&expected.logprobs).map(|(a, b)| (a - b).abs());
+                assert!(apart.fold(0.0, f32::max) < 1e-5);
+            }
+        }
+    }
+}
+
+#[test]
+fn log_probabilities_are_those_of_the_training_pass() {
+    for (dtype, most) in [(DType::F64, 1e-6), (DType::BF16, 0.1)] {
+        let decoder = Arc::new(decoder_in("qwen3", false, &place(dtype)));
+        let written = write(decoder.clone(), 1.0, EngineOptions { chunk: 50, ..EngineOptions::default() });
+        let (mut packed, mut rows, mut targets, mut sampled) = (Packed::default(), vec![], vec![], vec![]);
+        for (prompt, written) in prompts().into_iter().zip(written) {
+            let first = packed.tokens.len() + prompt.len() - 1;
+            packed.push(&[prompt, written.tokens.clone()].concat());
+            rows.extend((first..first + written.tokens.len()).map(|row| row as u32));
+            targets.extend(written.tokens);
+            sampled.extend(written.logprobs);
+        }
+        let pass = decoder.forward(&packed, &rows, true).unwrap();
+        let trained = Logprobs::new(pass.hidden(), decoder.head(), &targets, 1.0).unwrap().logprobs;
+        let apart: Vec<f32> = sampled.iter().zip(&trained).map(|(a, b)| (a - b).abs()).collect();
+        let (greatest, mean) =
+            (apart.iter().copied().fold(0.0, f32::max), apart.iter().sum::<f32>() / apart.len() as f32);
+        println!("{dtype:?}: {} log-probabilities, at most {greatest} apart, {mean} on average", apart.len());
+        assert!(apart.len() == 100 && greatest < most, "{dtype:?}: {greatest}");
+    }
+}
+
+#[test]
+fn frozen_weights_in_bf16_are_kept_once() {
+    let decoder = decoder_in("llama", false, &place(DType::BF16));
+    let kept = weights(&config("llama")).into_tensors();
+    for weight in decoder.parameters() {
+        // Rounded: nothing in f32 is left.
+        let rounded = weight.to_vec().unwrap();
+        assert!(rounded.iter().all(|value| value.to_bits().trailing_zeros() >= 16), "{}", weight.name());
+        let wide = |values: &[f32]| values.iter().copied().map(f64::from).collect::<Vec<f64>>();
+        assert!(off(&wide(&rounded), &wide(&kept[weight.name()].data)) < 1.0 / 256.0);
+    }
+}
+
+#[test]
+fn settings_say_what_cannot_be_computed_where() {
+    let parse = |text: &str| TrainSettings::parse(text, "settings");
+    let refused = parse("precision = \"bf16\"").unwrap_err().to_string();
+    assert!(refused.contains("precision") && refused.contains("slower"), "{refused}");
+    assert!(parse("device = \"tpu\"").is_err());
+    assert!(matches!(parse("").unwrap().placement(), Ok(Placement { device: Device::Cpu, dtype: DType::F32 })));
+    let gpu = parse("device = \"cuda\"").unwrap();
+    assert!(gpu.to_toml().unwrap().contains("precision = \"bf16\""));
+    let narrowed = TrainSettings::parse(&gpu.to_toml().unwrap(), "settings").unwrap();
+    assert_eq!(narrowed.to_toml().unwrap(), gpu.to_toml().unwrap());
+    if !cfg!(feature = "cuda") {
+        let refused = gpu.placement().unwrap_err().to_string();
+        assert!(refused.contains("cargo build --release --features cuda"), "{refused}");
+    }
+}
