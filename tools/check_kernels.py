@@ -31,17 +31,18 @@ STACK_LIMIT = 32
 def definitions():
     """What the program defines for each source: read from the Rust file that does so, which has a line for each."""
     text = (SOURCES / "sources.rs").read_text()
-    elements = re.search(r"ELEMENTS: .*?= \[(.*?)\]", text)[1]
-    sizes = re.search(r"HEADS: .*?&\[(.*?)\];", text, re.S)[1]
-    elements = re.findall(r'"(\w+)"', elements)
-    sizes = [(int(dim), int(tile)) for dim, tile in re.findall(r"dim: (\d+), tile: (\d+)", sizes)]
+
+    def sizes(name):
+        items = re.search(rf"\b{name}: .*?&\[(.*?)\];", text, re.S)[1]
+        return [{"DIM": dim, "TILE": tile} for dim, tile in re.findall(r"dim: (\d+), tile: (\d+)", items)]
+
+    elements = re.findall(r'"(\w+)"', re.search(r"ELEMENTS: .*?= \[(.*?)\]", text)[1])
     for path in sorted(SOURCES.glob("*.cu")):
-        source = path.read_text()
-        for element in elements:
-            heads = sizes if re.search(r"\bDIM\b", source) else [None]
+        mma = path.stem == "attention_mma"
+        heads = sizes("MMA_HEADS" if mma else "HEADS") if re.search(r"\bDIM\b", path.read_text()) else [{}]
+        for element in ["bf16"] if mma else elements:
             for head in heads:
-                names = {"ELEMENT": element} | (dict(zip(("DIM", "TILE"), head)) if head else {})
-                yield path, [f"-D{name}={value}" for name, value in names.items()]
+                yield path, [f"-D{name}={value}" for name, value in ({"ELEMENT": element} | head).items()]
 
 
 class Compiler:
@@ -126,8 +127,9 @@ def instances():
         yield from (f"    static constexpr auto {kernel} = in_{name}::{kernel};" for kernel in kernels)
         yield "};"
         yield from (f"#undef {name}" for name in [*values, *re.findall(r"#define (\w+)", source)])
-        if path.stem == "attention":
-            attention.append(f"RUN({name}, {name.replace('attention', 'decode')})")
+        if path.stem.startswith("attention"):
+            others = (name.replace(path.stem, "decode"), f"means_{values['ELEMENT']}")
+            attention.append(f"RUN({', '.join([name, *others])})")
     yield f"#define ATTENTION_INSTANCES(RUN) {' '.join(attention)}"
 
 

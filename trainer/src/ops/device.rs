@@ -42,7 +42,7 @@ operations! {
 
 pub(crate) fn attention(qkv: [&Tensor; 3], heads: Heads, segments: &[Segment]) -> Result<(Tensor, Tensor)> {
     #[cfg(feature = "cuda")]
-    if [cuda::ATTENTION, cuda::DECODE].iter().all(|source| cuda::serves_heads(source, qkv[0], heads.dim)) {
+    if cuda::serves_heads(qkv[0], heads.dim) {
         return cuda::attention(qkv, heads, segments);
     }
     plain::attention(qkv, heads, segments)
@@ -55,7 +55,7 @@ pub(crate) fn attention_back(
     segments: &[Segment],
 ) -> Result<[Tensor; 3]> {
     #[cfg(feature = "cuda")]
-    if cuda::serves_heads(&cuda::ATTENTION, from.q, heads.dim) {
+    if cuda::serves_heads(from.q, heads.dim) {
         return cuda::attention_back(from, gradient, heads, segments);
     }
     plain::attention_back(from, gradient, heads, segments)

@@ -32,6 +32,8 @@ inline Index threadIdx, blockIdx, blockDim, gridDim;
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static __attribute__((section("shared")))
 #define KERNEL(threads) static void
+// Sources leave out what is said in the assembler's words; it is below.
+#define EMULATED
 
 // The linker's names for both ends of shared memory.
 extern "C" char __start_shared[], __stop_shared[];
@@ -62,6 +64,11 @@ inline std::function<void()> work;
 // What each lane of each warp has to say; two places, so that nobody overwrites what is still being read.
 inline std::vector<unsigned> said[2];
 inline std::vector<unsigned> turns;
+// The fragments of both factors of a product that each lane holds; two places, too.
+struct Fragments {
+    unsigned a[4], b[2];
+};
+inline std::vector<Fragments> held[2];
 
 inline void wait(State state) {
     current->state = state;
@@ -140,6 +147,7 @@ inline void launch(Index grid, unsigned threads, unsigned seed, std::function<vo
     fibers.resize(threads);
     for (unsigned at = 0; at < threads; at++) fibers[at].number = at;
     for (auto &words : said) words.assign(threads, 0);
+    for (auto &fragments : held) fragments.assign(threads, {});
     turns.assign(threads, 0);
     work = std::move(kernel);
     gridDim = {grid.x, grid.y, 1};
@@ -156,6 +164,8 @@ inline unsigned exchange(unsigned word, unsigned from) {
     wait(State::AtWarp);
     return words[number / LANES * LANES + from];
 }
+
+inline float part(unsigned word, int half) { return __uint_as_float(half ? word & 0xffff0000u : word << 16); }
 
 }  // namespace block
 
@@ -188,3 +198,22 @@ inline unsigned __ballot_sync(unsigned, bool value) {
 }
 
 inline int __ffs(unsigned word) { return word ? __builtin_ctz(word) + 1 : 0; }
+
+// mma.sync.m16n8k16, bf16 to f32. Of lane 4 g + t: a has the rows g (words 0 and 2) and g + 8 (1 and 3), the columns 2 t, 2 t + 1 (0 and
+// 1) and eight more (2 and 3); b has the rows 2 t, 2 t + 1 (word 0) and eight more (1) of column g; d has the columns 2 t, 2 t + 1 of
+// the rows g and g + 8.
+inline void multiply(float d[4], const unsigned a[4], const unsigned b[2]) {
+    unsigned number = block::current->number, first = number / block::LANES * block::LANES, lane = number - first;
+    auto &held = block::held[block::turns[number]++ % 2];
+    std::copy(a, a + 4, held[number].a);
+    std::copy(b, b + 2, held[number].b);
+    block::wait(block::State::AtWarp);
+    for (int i = 0; i < 4; i++) {
+        unsigned row = lane / 4, column = lane % 4 * 2 + i % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            unsigned of_a = held[first + row * 4 + k % 8 / 2].a[i / 2 + k / 8 * 2];
+            unsigned of_b = held[first + column * 4 + k % 8 / 2].b[k / 8];
+            d[i] += block::part(of_a, k % 2) * block::part(of_b, k % 2);
+        }
+    }
+}

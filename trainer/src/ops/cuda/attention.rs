@@ -8,7 +8,8 @@ use candle_core::cuda_backend::DeviceId;
 use candle_core::{DType, Device, Result, Tensor};
 
 use super::launch::Call;
-use super::sources::{ATTENTION, DECODE, Form};
+use super::library::compiles;
+use super::sources::{ATTENTION, ATTENTION_MMA, DECODE, Form, MEANS, Source};
 use super::{form, written};
 use crate::ops::attention::{Heads, Segment};
 use crate::ops::plain::Attended;
@@ -74,10 +75,29 @@ fn number(value: usize) -> Result<u32> {
     }
 }
 
-/// Rows and sizes of a call, once they were checked.
+/// The source of attention's tiles, what it is compiled for, and how many rows tiles have: tensor cores where they take such heads.
+fn tiled(element: DType, dim: usize) -> Option<(&'static Source, Form, usize)> {
+    let plain = Form::of(element)?.with_heads(dim)?;
+    let mma = Form::of(element)?.with_mma_heads(dim).filter(|form| compiles(&ATTENTION_MMA, *form));
+    let (source, form): (&'static Source, Form) = mma.map_or((&ATTENTION, plain), |form| (&ATTENTION_MMA, form));
+    Some((source, form, form.head?.tile))
+}
+
+/// Whether there are kernels for elements like those of `q`, where it is, and heads of `dim` values.
+pub(crate) fn serves_heads(q: &Tensor, dim: usize) -> bool {
+    let few = Form::of(q.dtype()).and_then(|form| form.with_heads(dim));
+    let many = tiled(q.dtype(), dim).is_some_and(|(source, form, _)| compiles(source, form));
+    let means = Form::of(q.dtype()).is_some_and(|form| compiles(&MEANS, form));
+    q.device().is_cuda() && few.is_some_and(|form| compiles(&DECODE, form)) && many && means
+}
+
+/// What a call is compiled for, and its rows, once they were checked.
 struct Sizes {
+    source: &'static Source,
     form: Form,
     tile: usize,
+    /// Of a query at a time.
+    few: Form,
     queries: usize,
     keys: usize,
 }
@@ -85,7 +105,8 @@ struct Sizes {
 impl Sizes {
     fn of(q: &Tensor, k: &Tensor, heads: Heads, segments: &[Segment]) -> Result<Self> {
         let ((queries, width), (keys, kv_width)) = (q.dims2()?, k.dims2()?);
-        let Some((form, head)) = form(q)?.with_heads(heads.dim).and_then(|form| Some((form, form.head?))) else {
+        let found = tiled(q.dtype(), heads.dim).zip(form(q)?.with_heads(heads.dim));
+        let Some(((source, form, tile), few)) = found else {
             candle_core::bail!("no kernel is for heads of {} values", heads.dim)
         };
         let grouped = heads.kv_heads > 0 && heads.heads.is_multiple_of(heads.kv_heads);
@@ -106,7 +127,7 @@ impl Sizes {
         if next != queries {
             candle_core::bail!("expected segments of {queries} queries, found {next}")
         }
-        Ok(Self { form, tile: head.tile, queries, keys })
+        Ok(Self { source, form, tile, few, queries, keys })
     }
 }
 
@@ -125,9 +146,11 @@ pub(crate) fn attention([q, k, v]: [&Tensor; 3], heads: Heads, segments: &[Segme
     let (count, kv) = (q.elem_count(), size.keys * heads.kv_heads * heads.dim);
     let out = q.zeros_like()?;
     let normalisers = Tensor::zeros((heads.heads, size.queries), DType::F32, q.device())?;
-    for (source, name, tiles) in [(&ATTENTION, "attention", &many), (&DECODE, "decode", &few)] {
+    for (source, form, name, tiles) in
+        [(size.source, size.form, "attention", &many), (&DECODE, size.few, "decode", &few)]
+    {
         let Some(tiles) = tiles else { continue };
-        let call = Call::new(source, name, size.form, q).reads(q, count)?.reads(k, kv)?.reads(v, kv)?;
+        let call = Call::new(source, name, form, q).reads(q, count)?.reads(k, kv)?.reads(v, kv)?;
         let call = call.changes(&out, count)?.changes(&normalisers, heads.heads * size.queries)?;
         launch(call, tiles, heads.heads, &size, heads)?;
     }
@@ -152,11 +175,11 @@ pub(crate) fn attention_back(
         return Ok([q, k, v].map(Tensor::clone));
     };
     let (count, kv, rows) = (q.elem_count(), k.elem_count(), heads.heads * size.queries);
-    let call = Call::new(&ATTENTION, "attention_means", size.form, q).reads(out, count)?.reads(gradient, count)?;
+    let call = Call::new(&MEANS, "attention_means", form(q)?, q).reads(out, count)?.reads(gradient, count)?;
     let call = call.writes(rows, DType::F32)?.u32(size.queries)?.u32(heads.heads)?.u32(heads.dim)?;
     let [means] = written(call.launch([size.queries, 1])?)?;
     let call = |name| {
-        let call = Call::new(&ATTENTION, name, size.form, q).reads(q, count)?.reads(k, kv)?.reads(v, kv)?;
+        let call = Call::new(size.source, name, size.form, q).reads(q, count)?.reads(k, kv)?.reads(v, kv)?;
         call.reads(gradient, count)?.reads(normalisers, rows)?.reads(&means, rows)
     };
     let to_q = call("attention_back_queries")?.writes(q.shape(), q.dtype())?;

@@ -36,9 +36,13 @@ __device__ inline void narrow(float value, float &out) {
 
 // Rounds to the nearest, ties to even; NaN stays NaN.
 __device__ inline void narrow(float value, bf16 &out) {
+#ifndef EMULATED
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out.bits) : "f"(value));
+#else
     unsigned bits = __float_as_uint(value);
     unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
     out.bits = (unsigned short)(value == value ? rounded : (bits >> 16 | 0x40u));
+#endif
 }
 
 __device__ inline float warp_sum(float value) {

@@ -17,8 +17,8 @@ use super::plain::LogitSlopes;
 use launch::Call;
 use sources::Form;
 
-pub(crate) use attention::{attention, attention_back};
-pub(crate) use sources::{ADAMW, ATTENTION, DECODE, EMBEDDING, LOGITS, NORM, ROTARY, SWIGLU, Source};
+pub(crate) use attention::{attention, attention_back, serves_heads};
+pub(crate) use sources::{ADAMW, EMBEDDING, LOGITS, NORM, ROTARY, SWIGLU, Source};
 
 /// Values that a block sums up, of each of which a thread takes one in turn.
 const SQUARES: usize = 1 << 13;
@@ -29,12 +29,6 @@ const SHARES: usize = 256;
 /// Whether a source has kernels for elements like those of `tensor`, where it is.
 pub(crate) fn serves(source: &Source, tensor: &Tensor) -> bool {
     tensor.device().is_cuda() && Form::of(tensor.dtype()).is_some_and(|form| library::compiles(source, form))
-}
-
-/// As [`serves`], for heads of `dim` values.
-pub(crate) fn serves_heads(source: &Source, tensor: &Tensor, dim: usize) -> bool {
-    let form = Form::of(tensor.dtype()).and_then(|form| form.with_heads(dim));
-    tensor.device().is_cuda() && form.is_some_and(|form| library::compiles(source, form))
 }
 
 fn form(tensor: &Tensor) -> Result<Form> {

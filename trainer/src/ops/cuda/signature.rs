@@ -45,6 +45,7 @@ pub(super) fn signature(source: &str, name: &str, element: DType, tile: usize) -
         let [kind, place] = words else { return Err(wrong("expected a type and a name of each parameter")) };
         let dtype = match *kind {
             "ELEMENT" => element,
+            "bf16" => DType::BF16,
             "float" => DType::F32,
             "double" => DType::F64,
             "unsigned" | "Tile" => DType::U32,

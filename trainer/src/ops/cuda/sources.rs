@@ -25,9 +25,11 @@ macro_rules! source {
 pub(super) const COMMON: &str = include_str!("common.cuh");
 pub(crate) const ADAMW: Source = Source { fused: false, ..source!("adamw") };
 pub(crate) const ATTENTION: Source = source!("attention");
+pub(crate) const ATTENTION_MMA: Source = source!("attention_mma");
 pub(crate) const DECODE: Source = source!("decode");
 pub(crate) const EMBEDDING: Source = source!("embedding");
 pub(crate) const LOGITS: Source = source!("logits");
+pub(crate) const MEANS: Source = source!("means");
 pub(crate) const NORM: Source = source!("norm");
 pub(crate) const ROTARY: Source = source!("rotary");
 pub(crate) const SWIGLU: Source = source!("swiglu");
@@ -41,7 +43,10 @@ pub(super) struct HeadSize {
     pub tile: usize,
 }
 
-/// Sizes of heads, ascending.
+/// Sizes of heads for which attention by tensor cores is compiled, in bf16 alone. No other heads fit.
+const MMA_HEADS: &[HeadSize] = &[HeadSize { dim: 64, tile: 64 }, HeadSize { dim: 128, tile: 64 }];
+
+/// Sizes of heads of all others, ascending; smaller heads fit, too.
 const HEADS: &[HeadSize] = &[
     HeadSize { dim: 32, tile: 32 },
     HeadSize { dim: 64, tile: 32 },
@@ -63,8 +68,14 @@ impl Form {
     }
 
     /// For heads of `dim` values, too; nothing where they are larger than all for which kernels are compiled.
-    pub(crate) fn with_heads(self, dim: usize) -> Option<Self> {
+    pub(super) fn with_heads(self, dim: usize) -> Option<Self> {
         let head = HEADS.iter().find(|head| dim <= head.dim)?;
+        Some(Self { head: Some(*head), ..self })
+    }
+
+    /// The same, where tensor cores take such heads.
+    pub(super) fn with_mma_heads(self, dim: usize) -> Option<Self> {
+        let head = MMA_HEADS.iter().find(|head| dim == head.dim && self.element == DType::BF16)?;
         Some(Self { head: Some(*head), ..self })
     }
 
