@@ -151,6 +151,32 @@ fn logprobs_entropies_and_their_gradients_are_those_of_the_f32_kernels() {
     }
 }
 
+#[test]
+fn scores_and_logits_far_apart_do_not_overflow() {
+    let mut operations = operations();
+    operations.retain(|operation| operation.name.starts_with("attention"));
+    assert!(!operations.is_empty());
+    for operation in &mut operations {
+        operation.inputs[0] = (&operation.inputs[0] * 2e3).unwrap();
+        let (found, expected) = (run(operation, DType::F64), run(operation, DType::F32));
+        // What comes out, and the gradient of the values; those of scores are all but 0 where one key takes all.
+        for at in [0, 3] {
+            assert!(off(&found[at], &expected[at]) < 1e-3, "{}: {}", operation.name, off(&found[at], &expected[at]));
+        }
+    }
+    let (hidden, head) = (matrix("hidden", 9, 5), matrix("head", 41, 5));
+    let targets: Vec<u32> = (0..9).collect();
+    let run = |dtype: DType| {
+        let (hidden, head) = (hidden.to_dtype(dtype).unwrap(), parameter(&head, dtype));
+        let found = Logprobs::new(&hidden, &head, &targets, 1e-4).unwrap();
+        let to_hidden = values(&found.backward(&[1.0; 9], Some(&[0.5; 9])).unwrap());
+        [found.logprobs.into_iter().map(f64::from).collect(), to_hidden]
+    };
+    for (found, expected) in run(DType::F64).iter().zip(&run(DType::F32)) {
+        assert!(size(expected) > 1e3 && off(found, expected) < 1e-3, "{}", off(found, expected));
+    }
+}
+
 /// Runs the golden batch; gives how far logits, log-probabilities and entropies are from torch's, and the gradients as a share of the
 /// greatest of each weight.
 fn distance(kind: &str, decoder: &Decoder, batch: &Batch, recompute: bool) -> [f64; 4] {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 use common::numbers;
 use common::operations::{HEADS, Operation, matrix, operations, segments, vector};
-use hindsearch_trainer::ops::{Angles, Logprobs, Parameter, Tape, Value, attention, linear, rms_norm, rotary, swiglu};
+use hindsearch_trainer::ops::{
+    Angles, Logprobs, Parameter, Tape, Value, attention, embedding, linear, rms_norm, rotary, select_rows, swiglu,
+};
 
 fn values(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().unwrap().to_vec1().unwrap()
