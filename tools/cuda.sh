@@ -12,6 +12,17 @@ PATH=$CUDA_HOME/bin:$PATH
 export CUDA_HOME NVCC CUDA_COMPUTE_CAP LIBRARY_PATH LD_LIBRARY_PATH PATH
 
 case "${1:-}" in
---release) cargo build --release --bin hindsearch --features cuda ;;
+--release)
+    cargo build --release --features hindsearch/cuda,hindsearch-trainer/cuda -p hindsearch --bin hindsearch -p hindsearch-trainer \
+        --example device_check
+    # What tools/gpu_check.sh needs on a machine that has only a GPU.
+    release=${CARGO_TARGET_DIR:-target}/release
+    mkdir -p .cache/gpu
+    for program in hindsearch examples/device_check; do
+        strip -o ".cache/gpu/$(basename "$program")" "$release/$program"
+        gzip -9f ".cache/gpu/$(basename "$program")"
+    done
+    du -sh .cache/gpu
+    ;;
 *) cargo check --features cuda ;;
 esac
