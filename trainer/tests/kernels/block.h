@@ -1,7 +1,8 @@
 // Runs kernels on the CPU: each thread of a block is a fiber, which runs until it waits for others.
 //
-// Fibers that may go on are taken in an order that a seed shuffles, so that a missing barrier changes numbers from seed to seed.
-// Shared memory is filled with NaN before each block. A thread that waits for one that never comes ends the program.
+// Warps are taken in an order that a seed shuffles, and each runs as far as it can before the next one does: where a barrier is missing,
+// one warp is far ahead of another. Shared memory is filled with NaN before each block. A thread that waits for one that never comes
+// ends the program.
 #pragma once
 
 #include <ucontext.h>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -86,33 +88,37 @@ inline void enter() {
     std::exit(1);
 }
 
-// Lets all go on who wait at a barrier where everybody is.
-inline bool release() {
-    bool released = false;
-    for (size_t first = 0; first < fibers.size(); first += LANES) {
-        size_t end = std::min(fibers.size(), first + LANES), waiting = 0;
-        for (size_t at = first; at < end; at++) waiting += fibers[at].state == State::AtWarp;
-        if (waiting == end - first) {
-            for (size_t at = first; at < end; at++) fibers[at].state = State::Ready;
-            released = true;
-        }
-    }
+// Lets fibers go on that wait at a barrier, where all of them do that are not done.
+inline bool release(size_t first, size_t end, State barrier) {
     size_t waiting = 0, done = 0;
-    for (auto &fiber : fibers) {
-        waiting += fiber.state == State::AtBlock;
-        done += fiber.state == State::Done;
+    for (size_t at = first; at < end; at++) {
+        waiting += fibers[at].state == barrier;
+        // All lanes of a warp must take part.
+        done += fibers[at].state == State::Done && barrier == State::AtBlock;
     }
-    if (waiting > 0 && waiting + done == fibers.size()) {
-        for (auto &fiber : fibers)
-            if (fiber.state == State::AtBlock) fiber.state = State::Ready;
-        released = true;
-    }
-    return released;
+    if (waiting == 0 || waiting + done < end - first) return false;
+    for (size_t at = first; at < end; at++)
+        if (fibers[at].state == barrier) fibers[at].state = State::Ready;
+    return true;
+}
+
+// Runs a warp until all its lanes wait for others, or are done.
+inline void run_warp(size_t first, std::mt19937 &random) {
+    std::vector<unsigned> order(LANES);
+    std::iota(order.begin(), order.end(), first);
+    std::shuffle(order.begin(), order.end(), random);
+    do {
+        for (unsigned at : order) {
+            if (fibers[at].state != State::Ready) continue;
+            current = &fibers[at];
+            threadIdx.x = at;
+            swapcontext(&scheduler, &current->context);
+        }
+    } while (release(first, first + LANES, State::AtWarp));
 }
 
 inline void run_block(std::mt19937 &random) {
     std::memset(__start_shared, 0xff, __stop_shared - __start_shared);
-    std::vector<Fiber *> order;
     for (auto &fiber : fibers) {
         getcontext(&fiber.context);
         constexpr size_t STACK = 1 << 17;
@@ -122,22 +128,16 @@ inline void run_block(std::mt19937 &random) {
         fiber.context.uc_link = nullptr;
         fiber.state = State::Ready;
         makecontext(&fiber.context, enter, 0);
-        order.push_back(&fiber);
     }
     std::fill(turns.begin(), turns.end(), 0);
-    for (;;) {
-        std::shuffle(order.begin(), order.end(), random);
-        bool ran = false;
-        for (Fiber *fiber : order) {
-            if (fiber->state != State::Ready) continue;
-            current = fiber;
-            threadIdx.x = fiber->number;
-            swapcontext(&scheduler, &fiber->context);
-            ran = true;
-        }
-        if (std::all_of(fibers.begin(), fibers.end(), [](auto &fiber) { return fiber.state == State::Done; })) return;
-        if (!release() && !ran) fail("threads wait for others that never come");
-    }
+    std::vector<size_t> warps;
+    for (size_t first = 0; first < fibers.size(); first += LANES) warps.push_back(first);
+    do {
+        std::shuffle(warps.begin(), warps.end(), random);
+        for (size_t first : warps) run_warp(first, random);
+    } while (release(0, fibers.size(), State::AtBlock));
+    for (auto &fiber : fibers)
+        if (fiber.state != State::Done) fail("threads wait for others that never come");
 }
 
 // Runs `kernel` for each block of a grid.
