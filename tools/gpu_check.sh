@@ -86,7 +86,10 @@ SERVER
 python3 "$work/server.py" "$work/port" &
 started=$!
 sleep 2
-step "two steps of training" 60 "$work/hindsearch" train "http://127.0.0.1:$(cat "$work/port")" --model trainer/tests/golden/models/llama \
+# A model of 30,000 weights, with room for whole episodes.
+cp -r trainer/tests/golden/models/llama "$work/model"
+sed -i 's/"max_position_embeddings": 512/"max_position_embeddings": 8192/' "$work/model/config.json"
+step "two steps of training" 60 "$work/hindsearch" train "http://127.0.0.1:$(cat "$work/port")" --model "$work/model" \
     --out "$work/run" --held-out 2 --override "device=$device" --override steps=2 --override rollout.tasks=2 --override rollout.samples=2
 test -f "$work/run/metrics.jsonl" && tail -c 1500 "$work/run/metrics.jsonl" && cp "$work/run/metrics.jsonl" "$out/"
 
