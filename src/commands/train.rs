@@ -10,8 +10,8 @@ use hindsearch::indexes::Progress;
 use hindsearch::trainer::ops::LOGIT_ROWS;
 use hindsearch::trainer::{
     Axes, Decoder, Language, Learner, LearnerParts, Machine, Method, ModelConfig, ModelFiles, ModelOutput, Monitor,
-    Notice, PlanSettings, Precision, Processor, Record, RunFolder, Series, Shape, Skipped, TrainSettings, Training, Watch, chart, plan,
-    read_metrics, write_model,
+    Notice, PlanSettings, Precision, Processor, Record, RunFolder, Series, Shape, Skipped, TrainSettings, Training,
+    Watch, chart, plan, read_metrics, write_model,
 };
 use toml::{Table, Value};
 
@@ -28,7 +28,7 @@ const MAY_CHANGE: &[&str] =
 /// Train a model on episodes
 #[derive(clap::Args)]
 #[command(after_help = "\
-The same command goes on with a run that was stopped, from its newest checkpoint, and ends with the same bits. The run's folder
+The same command goes on with a run that was stopped, from its newest checkpoint, and on the CPU ends with the same bits. The run's folder
 gets `config.toml` (all settings), `metrics.jsonl`, TensorBoard's events, `curve.svg`, `trajectories/` and `evaluation/` (a file a step;
 `hindsearch view` shows one), `checkpoints/`, and at the end `model/`, which transformers loads (with adapters also `adapter/`, for PEFT).
 
@@ -262,7 +262,11 @@ fn show_plan(settings: &TrainSettings, config: &ModelConfig, args: &Args, contex
     let mut out = context.out();
     writeln!(out, "{}", settings.to_toml()?)?;
     writeln!(out, "{found}")?;
-    writeln!(out, "Planned for {named}; {} episodes a step; an episode is counted as long as it may be", count(episodes))?;
+    writeln!(
+        out,
+        "Planned for {named}; {} episodes a step; an episode is counted as long as it may be",
+        count(episodes)
+    )?;
     Ok(out.flush()?)
 }
 

@@ -140,7 +140,7 @@ pub struct Memory {
     pub block_inputs: u64,
     /// All values and gradients inside one block.
     pub one_block: u64,
-    /// Logits and their gradients of some rows, and the gradient of the head's weights.
+    /// Logits and their gradients of some rows, the gradient of the head's weights, and these in f32 where they are narrower.
     pub head: u64,
 }
 
@@ -183,7 +183,7 @@ pub fn plan(shape: &Shape, settings: &PlanSettings, machine: &Machine) -> Result
         kv_cache: (m.parallel * m.context).saturating_mul(s.kv_bytes(e)),
         block_inputs: m.batch_tokens * s.hidden * s.layers * e,
         one_block: m.batch_tokens * s.block_values() * e,
-        head: 2 * m.head_rows * s.vocabulary * F32 + if is_full { head * F32 } else { 0 },
+        head: 2 * m.head_rows * s.vocabulary * F32 + F32 * head * (u64::from(is_full) + u64::from(e != F32)),
     };
     let total = memory.parts().iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
     Ok(Plan {

@@ -233,6 +233,8 @@ impl TrainSettings {
             Precision::F32 => DType::F32,
             Precision::Bf16 => DType::BF16,
         };
+        // Products in f32 of numbers that are bf16, for logits: nothing of them is lost in TF32's 10 bits.
+        candle_core::cuda::set_gemm_reduced_precision_f32(dtype == DType::BF16);
         Ok(Placement { device, dtype })
     }
 

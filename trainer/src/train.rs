@@ -59,7 +59,7 @@ pub trait Watch: Sync {
 
 impl Training<'_> {
     /// Trains until the last step, from the newest checkpoint of the folder where there is one. The same settings, tasks and model
-    /// give the same weights, bit for bit, however often the run was stopped.
+    /// give the same weights, bit for bit, however often the run was stopped, where the model is in f32 on the CPU.
     ///
     /// # Errors
     /// [`Error::Interrupted`] on request, with everything saved; [`Error::Diverged`]; those of the environment when no episode of a

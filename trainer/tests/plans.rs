@@ -55,16 +55,16 @@ fn gigabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e9
 }
 
-// By hand, from the published shapes; gigabytes are 10^9 bytes.
+// By hand, from the published shapes; gigabytes are 10^9 bytes. In the sum is the head in f32: 1.2 and 2.2.
 #[test]
 fn models_of_known_size_need_what_was_reckoned_by_hand() {
     let h200 = Machine::h200();
     let table = [
         // shape, settings, weights, master and moments, gradients, reference, cache, inputs, sum, fits
-        (QWEN_3B, FULL, 6.2, 37.1, 12.4, 6.2, 19.3, 2.4, 90.0, true),
-        (QWEN_3B, LORA, 6.2, 0.7, 0.3, 0.0, 19.3, 2.4, 34.0, true),
-        (QWEN_7B, LORA, 15.2, 1.0, 0.3, 0.0, 30.1, 3.3, 57.0, true),
-        (QWEN_7B, FULL, 15.2, 91.4, 30.5, 15.2, 30.1, 3.3, 196.0, false),
+        (QWEN_3B, FULL, 6.2, 37.1, 12.4, 6.2, 19.3, 2.4, 91.2, true),
+        (QWEN_3B, LORA, 6.2, 0.7, 0.3, 0.0, 19.3, 2.4, 35.2, true),
+        (QWEN_7B, LORA, 15.2, 1.0, 0.3, 0.0, 30.1, 3.3, 59.2, true),
+        (QWEN_7B, FULL, 15.2, 91.4, 30.5, 15.2, 30.1, 3.3, 198.2, false),
     ];
     for (shape, settings, weights, optimizer, gradients, reference, cache, inputs, sum, fits) in table {
         let plan = plan(&shape, &settings, &h200).expect("a plan");

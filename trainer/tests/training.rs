@@ -8,9 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use candle_core::{DType, Device};
 use hindsearch_env::{Preset, Rules, Task, read_trajectories};
 use hindsearch_indexes::{Interrupt, Progress};
 use hindsearch_retriever::{Passage, Ranked, Retrieve};
+use hindsearch_trainer::ops::Placement;
 use hindsearch_trainer::{
     Decoder, Error, Language, Learner, LearnerParts, LoraConfig, Monitor, RunFolder, Sample, Skipped, TrainSettings,
     Training, Watch, read_metrics,
@@ -99,6 +101,7 @@ struct World {
     language: Language,
     tasks: Vec<Task>,
     settings: TrainSettings,
+    placement: Placement,
 }
 
 fn world(settings: &str) -> World {
@@ -108,12 +111,14 @@ fn world(settings: &str) -> World {
     let preset = Arc::new(Preset::load(file.path().to_str().unwrap()).unwrap());
     let tasks = (0..3).map(|at| Task::new(format!("q{at}?"), vec![format!("{at}")], "tiny".into())).collect();
     let rules = Rules::measured(preset, language.tokenizer.clone());
-    World { rules, language, tasks, settings: TrainSettings::parse(settings, "settings").unwrap() }
+    let settings = TrainSettings::parse(settings, "settings").unwrap();
+    World { rules, language, tasks, settings, placement: Placement::host() }
 }
 
-fn learner(settings: &TrainSettings) -> Learner {
+fn learner(settings: &TrainSettings, placement: &Placement) -> Learner {
     let files = model("llama");
-    let mut decoder = Decoder::new(files.config(), files.weights().unwrap(), settings.lora.is_none()).unwrap();
+    let (config, weights) = (files.config(), files.weights().unwrap());
+    let mut decoder = Decoder::placed(config, weights, settings.lora.is_none(), placement).unwrap();
     if let Some(lora) = &settings.lora {
         decoder.add_adapters(lora, settings.seed).unwrap();
     }
@@ -145,7 +150,7 @@ impl World {
             folder: &folder,
             watch: &watch,
         };
-        let mut learner = learner(&self.settings);
+        let mut learner = learner(&self.settings, &self.placement);
         let monitor = |after| Monitor::open(path, after, Arc::new(|_| {}));
         training.run(&mut learner, monitor, &interrupt)?;
         Ok(learner)
@@ -214,6 +219,25 @@ fn a_tiny_model_learns_to_search_and_to_answer() {
 }
 
 #[test]
+fn a_tiny_model_in_bf16_learns_it_too_and_goes_on_after_a_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let placement = Placement { device: Device::Cpu, dtype: DType::BF16 };
+    let world = World { placement, ..world(LEARNS) };
+    assert!(matches!(world.train(&path, Some(100), None), Err(Error::Interrupted)));
+    world.train(&path, None, None).unwrap();
+    let all = numbers(&path);
+    let of = |step, what: &str| {
+        let found = all.iter().find(|(at, name, _)| (*at, name.as_str()) == (step, what));
+        f64::from_bits(found.unwrap_or_else(|| panic!("{what} of step {step}")).2)
+    };
+    assert_eq!(of(0, "test/reward/mean"), 0.0, "it knows nothing at first");
+    assert!(of(64, "test/reward/mean") > 0.5, "{}", of(64, "test/reward/mean"));
+    assert!(of(60, "loss") < of(1, "loss") / 5.0, "{} {}", of(1, "loss"), of(60, "loss"));
+    assert_eq!(all.iter().filter(|(_, name, _)| name == "update/skipped").map(|(_, _, bits)| *bits).max(), Some(0));
+}
+
+#[test]
 fn a_run_that_was_stopped_anywhere_ends_with_the_same_bits() {
     let settings =
         LEARNS.replace("steps = 60", "steps = 3").replace("steps = 4", "steps = 5").replace("total = 4", "total = 5");
@@ -269,7 +293,7 @@ fn any_split_into_micro_batches_gives_the_same_gradients() {
     let gradients = |micro_tokens: usize| {
         let mut settings = world.settings.clone();
         settings.update.micro_tokens = micro_tokens;
-        let learner = learner(&settings);
+        let learner = learner(&settings, &world.placement);
         let loss = learner.gradients(&samples).unwrap().value("loss").unwrap();
         let of = |parameter: &Arc<hindsearch_trainer::ops::Parameter>| {
             parameter.gradient().unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap()
@@ -289,7 +313,7 @@ fn any_split_into_micro_batches_gives_the_same_gradients() {
 #[test]
 fn what_is_not_finite_is_skipped_and_the_third_time_ends_the_run() {
     let world = world(LEARNS);
-    let mut learner = learner(&world.settings);
+    let mut learner = learner(&world.settings, &world.placement);
     let before = weights(&learner);
     let samples = samples(&world, &[f64::NAN, 1.0]);
     for _ in 0..2 {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use candle_core::{Device, Tensor};
 
 use crate::model::{ModelConfig, RopeScaling, Weight, Weights};
-use crate::ops::{Angles, Heads, Parameter, Placement, Tape, Value};
+use crate::ops::{Angles, Heads, Parameter, Placement, Tape, Value, wide_logits};
 use crate::{Error, Result};
 
 pub use lora::LoraConfig;
@@ -108,11 +108,14 @@ impl Decoder {
         &self.head
     }
 
-    /// `[rows, vocabulary]` of last hidden states, `[rows, hidden]`.
+    /// `[rows, vocabulary]` of last hidden states, `[rows, hidden]`; f32, or f64 where the model computes in it.
     ///
     /// # Errors
     /// Those of the tensors.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
+        if !self.placement.is_host() {
+            return Ok(wide_logits(hidden, self.head.value())?);
+        }
         let tape = Tape::off();
         Ok(crate::ops::linear(&tape, &tape.constant(hidden.clone()), &self.head, None)?.tensor)
     }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::panels::{Left, Right, multiply};
 use super::parameter::Parameter;
-use super::placement::{is_host, wider};
+use super::placement::{is_host, widened};
 use super::tape::{Tape, Value};
 use super::tensor::{tensor, view};
 
@@ -66,7 +66,7 @@ fn linear_on_device(tape: &Tape, x: &Value, weight: &Arc<Parameter>, bias: Optio
         let wanted = x.wants();
         Box::new(move |gradient| {
             if let Some(bias) = bias.filter(|bias| bias.learns()) {
-                bias.accumulate_tensor(&gradient.to_dtype(wider(gradient.dtype()))?.sum(0)?)?;
+                bias.accumulate_tensor(&widened(gradient)?.sum(0)?)?;
             }
             if weight.learns() {
                 weight.accumulate_tensor(&gradient.t()?.matmul(&input)?)?;

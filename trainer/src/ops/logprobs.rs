@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::device::{self, LogitSlopes};
 use super::panels::{Left, Right, multiply};
 use super::parameter::Parameter;
-use super::placement::{is_host, to_host, wider};
+use super::placement::{is_host, to_host, widened, wider};
 use super::tensor::{tensor, view};
 use super::wide::{NullaryFnOnce, exp, greatest, sum, wide};
 
@@ -138,8 +138,9 @@ impl Logprobs {
 /// On a device logits are always computed again: those that could be kept are few beside a large vocabulary.
 impl Logprobs {
     fn read_on_device(&mut self) -> Result<()> {
+        let head = widened(self.head.value())?;
         for first in (0..self.targets.len()).step_by(LOGIT_ROWS) {
-            let part = self.part(first)?;
+            let part = self.part(first, &head)?;
             let (logprobs, entropies, normalisers) =
                 device::read_logits(&part.logits, &part.targets, f64::from(self.sharpness))?;
             self.logprobs.extend(to_host(&logprobs)?);
@@ -152,8 +153,9 @@ impl Logprobs {
     fn back_on_device(&self, to_logprobs: &[f32], to_entropies: Option<&[f32]>) -> Result<Tensor> {
         let mut outs = Vec::new();
         let nothing = vec![0.0; self.targets.len()];
+        let head = widened(self.head.value())?;
         for first in (0..self.targets.len()).step_by(LOGIT_ROWS) {
-            let part = self.part(first)?;
+            let part = self.part(first, &head)?;
             let count = part.targets.elem_count();
             let upload = |values: &[f32]| {
                 let values = Tensor::from_slice(&values[first..first + count], count, self.hidden.device())?;
@@ -167,7 +169,7 @@ impl Logprobs {
                 to_entropies: &upload(to_entropies.unwrap_or(&nothing))?,
                 sharpness: f64::from(self.sharpness),
             };
-            let gradient = device::logits_back(&part.logits, &slopes)?;
+            let gradient = device::logits_back(&part.logits, &slopes)?.to_dtype(self.hidden.dtype())?;
             outs.push(gradient.matmul(self.head.value())?);
             if self.head.learns() {
                 self.head.accumulate_tensor(&gradient.t()?.matmul(&part.hidden)?)?;
@@ -177,13 +179,18 @@ impl Logprobs {
     }
 
     /// [`LOGIT_ROWS`] rows from `first` on, or what is left.
-    fn part(&self, first: usize) -> Result<Part> {
+    fn part(&self, first: usize, head: &Tensor) -> Result<Part> {
         let count = LOGIT_ROWS.min(self.targets.len() - first);
         let hidden = self.hidden.narrow(0, first, count)?;
-        let logits = hidden.matmul(&self.head.value().t()?)?;
+        let logits = wide_logits(&hidden, head)?;
         let targets = Tensor::from_slice(&self.targets[first..first + count], count, self.hidden.device())?;
         Ok(Part { hidden, logits, targets })
     }
+}
+
+/// Logits in the type of sums: near 30, bf16 tells no difference below 0.125.
+pub(crate) fn wide_logits(hidden: &Tensor, head: &Tensor) -> Result<Tensor> {
+    widened(hidden)?.matmul(&widened(head)?.t()?)
 }
 
 /// Some rows, on a device.

@@ -44,7 +44,7 @@ pub(crate) use adamw::{AdamWNumbers, Updating};
 pub(crate) use attention::Segment;
 pub(crate) use device::sum_of_squares;
 pub(crate) use device::{adamw, attention as attention_on_device};
-pub(crate) use logprobs::{exponentials, read as read_logits};
+pub(crate) use logprobs::{exponentials, read as read_logits, wide_logits};
 pub(crate) use memory::{HeadMemory, head_memory};
 pub(crate) use placement::{is_host, to_host};
 pub(crate) use tensor::{tensor, view};

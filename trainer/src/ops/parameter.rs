@@ -6,7 +6,7 @@ use candle_core::{Result, Tensor};
 
 use super::device;
 use super::panels::{Panels, Right};
-use super::placement::{Placement, is_host, to_host, wider};
+use super::placement::{Placement, is_host, to_host, widened, wider};
 use super::tensor::{change, swap, view};
 
 /// A weight, `[out, in]` or `[in]`.
@@ -145,7 +145,7 @@ impl Parameter {
 
     /// Adds a tensor of its shape to the gradient of a weight on a device.
     pub(crate) fn accumulate_tensor(&self, part: &Tensor) -> Result<()> {
-        let part = part.to_dtype(wider(self.value.dtype()))?;
+        let part = widened(part)?;
         let mut gradient = self.locked();
         *gradient = Some(match gradient.take() {
             Some(sum) => sum.add(&part)?,

@@ -33,6 +33,11 @@ pub(crate) fn wider(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
+/// In the type of sums over it.
+pub(crate) fn widened(tensor: &Tensor) -> Result<Tensor> {
+    tensor.to_dtype(wider(tensor.dtype()))
+}
+
 /// A copy of the numbers of any tensor, in order.
 pub(crate) fn to_host(tensor: &Tensor) -> Result<Vec<f32>> {
     tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()

@@ -3,6 +3,7 @@
 
 pub mod batches;
 pub mod operations;
+pub mod types;
 
 use hindsearch_trainer::ops::Placement;
 use hindsearch_trainer::{Decoder, ModelConfig, RopeScaling, Weight, Weights, expected_tensors};

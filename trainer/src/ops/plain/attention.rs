@@ -6,7 +6,7 @@ use std::ops::Range;
 use candle_core::{D, Result, Tensor};
 
 use crate::ops::attention::{Heads, Segment};
-use crate::ops::placement::wider;
+use crate::ops::placement::widened;
 
 /// Queries of a block.
 const BLOCK: usize = 256;
@@ -100,7 +100,7 @@ fn blocks(range: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
 
 /// Some rows of `[rows, heads * dim]` as `[heads, rows, dim]` of S.
 fn rows(tensor: &Tensor, range: &Range<usize>, heads: usize) -> Result<Tensor> {
-    let rows = tensor.narrow(0, range.start, range.len())?.to_dtype(wider(tensor.dtype()))?;
+    let rows = widened(&tensor.narrow(0, range.start, range.len())?)?;
     rows.reshape((range.len(), heads, ()))?.transpose(0, 1)?.contiguous()
 }
 

@@ -9,11 +9,7 @@ use candle_core::{D, DType, Result, Tensor};
 pub(crate) use attention::{Attended, attention, attention_back};
 
 use super::adamw::{AdamWNumbers, Updating};
-use super::placement::wider;
-
-fn widened(tensor: &Tensor) -> Result<Tensor> {
-    tensor.to_dtype(wider(tensor.dtype()))
-}
+use super::placement::widened;
 
 /// `x / sqrt(mean(x^2) + eps) * weight`: `x` is `[rows, width]` of T, `weight` `[width]` of T. Gives `[rows, width]` of T.
 pub(crate) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
