@@ -48,7 +48,7 @@ impl<'a> Call<'a> {
     pub fn reads(mut self, tensor: &Tensor, count: usize) -> Result<Self> {
         self.check(tensor, count)?;
         let begins = tensor.layout().start_offset() * tensor.dtype().size_in_bytes();
-        let tensor = if begins % ALIGNMENT == 0 { tensor.clone() } else { tensor.force_contiguous()? };
+        let tensor = if begins.is_multiple_of(ALIGNMENT) { tensor.clone() } else { tensor.force_contiguous()? };
         self.arguments.push(Argument::Tensor { tensor, written: false });
         Ok(self)
     }
