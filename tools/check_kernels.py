@@ -11,10 +11,12 @@ fiber (`trainer/tests/kernels`), against plain loops in f64.
 
 import argparse
 import ctypes
+import itertools
 import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cuda_toolkit
@@ -91,12 +93,15 @@ def resources(log):
 
 def compile_all():
     compiler = Compiler(cuda_toolkit.compiler())
+
+    def compile_one(job):
+        (path, names), architecture = job
+        options = [*names, f"--gpu-architecture={architecture}", "--std=c++17", "--ptxas-options=-v"]
+        return f"{path.name} {' '.join(names)} {architecture}", *compiler.compile(whole(path), path.name, options)
+
     failures = kernels = 0
-    for path, names in definitions():
-        for architecture in ARCHITECTURES:
-            label = f"{path.name} {' '.join(names)} {architecture}"
-            options = [*names, f"--gpu-architecture={architecture}", "--std=c++17", "--ptxas-options=-v"]
-            code, log = compiler.compile(whole(path), path.name, options)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for label, code, log in pool.map(compile_one, itertools.product(definitions(), ARCHITECTURES)):
             if not code:
                 failures += 1
                 print(f"{label}: does not compile\n{log}", file=sys.stderr)
@@ -138,13 +143,14 @@ def run_all():
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "check"
     (folder / "instances.h").write_text("\n".join(instances()) + "\n")
-    command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-g", "-fsanitize=address,alignment", "-fno-sanitize-recover=alignment",
+    command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O1", "-g", "-fsanitize=address", "--param=asan-stack=0",
                "-Wall", "-Wno-unknown-pragmas", f"-I{SOURCES}", f"-I{folder}", "-o", program, TESTS / "check.cpp"]
     if subprocess.run(command).returncode != 0:
         sys.exit("check_kernels: the kernels do not compile for the CPU: see the message above")
     # Fibers leave their stacks in ways that its search for leaks does not follow.
     environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0"}
-    if subprocess.run([program], env=environment).returncode != 0:
+    running = [subprocess.Popen([program, element], env=environment) for element in ("float", "bf16")]
+    if any([process.wait() != 0 for process in running]):
         sys.exit("check_kernels: wrong numbers: see the lines with `WRONG` above")
 
 

@@ -230,7 +230,7 @@ fn logprobs_agree(table: &mut Table<'_>) -> Outcome<()> {
 fn models_agree(table: &mut Table<'_>) -> Outcome<()> {
     for kind in KINDS {
         let batch = batch();
-        let run = |decoder: &Decoder| -> Outcome<(Vec<f64>, Vec<f64>, Vec<Vec<f64>>)> {
+        let run = |decoder: &Decoder| -> Outcome<[Vec<Vec<f64>>; 3]> {
             let all: Vec<u32> = (0..batch.packed.tokens.len() as u32).collect();
             let pass = decoder.forward(&batch.packed, &all, false)?;
             let logits = values(&decoder.logits(pass.hidden())?)?;
@@ -240,17 +240,14 @@ fn models_agree(table: &mut Table<'_>) -> Outcome<()> {
                 Ok(values(&gradient)?)
             });
             let logprobs = found.logprobs.iter().chain(&found.entropies).copied().map(f64::from).collect();
-            Ok((logits, logprobs, gradients.collect::<Outcome<_>>()?))
+            Ok([vec![logits], vec![logprobs], gradients.collect::<Outcome<_>>()?])
         };
-        let (logits, logprobs, gradients) = run(&decoder_in(kind, true, table.placement))?;
-        let (expected_logits, expected_logprobs, expected_gradients) = run(&decoder(kind, true))?;
-        table.row(&format!("{kind}: logits"), off(&logits, &expected_logits), [1e-5, 0.05]);
-        table.row(
-            &format!("{kind}: log-probabilities and entropies"),
-            off(&logprobs, &expected_logprobs),
-            [1e-5, 0.03],
-        );
-        table.row(&format!("{kind}: gradients"), furthest(&gradients, &expected_gradients), [1e-4, 0.1]);
+        let (found, expected) = (run(&decoder_in(kind, true, table.placement))?, run(&decoder(kind, true))?);
+        let tolerated = [[1e-5, 0.05], [1e-5, 0.03], [1e-4, 0.1]];
+        let names = ["logits", "log-probabilities and entropies", "gradients"];
+        for (((name, found), expected), most) in names.iter().zip(&found).zip(&expected).zip(tolerated) {
+            table.row(&format!("{kind}: {name}"), furthest(found, expected), most);
+        }
     }
     Ok(())
 }
