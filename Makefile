@@ -4,7 +4,7 @@
 HINDSEARCH := target/release/hindsearch
 FEATURES := --features rten,hub,remote,serve,otlp
 
-.PHONY: quickstart train-demo setup build test test-python test-pages test-viewer lint examples deny clean
+.PHONY: quickstart train-demo setup build test test-python test-pages test-viewer kernels cuda lint examples deny clean
 
 quickstart: setup build
 	@sh tools/quickstart.sh $(HINDSEARCH)
@@ -39,6 +39,14 @@ test-pages: setup
 test-viewer:
 	cargo build --workspace $(FEATURES)
 	python3 tests/viewer/run.py --hindsearch target/debug/hindsearch
+
+# The trainer's CUDA kernels: compiled as on a GPU, and run on the CPU. Needs no GPU.
+kernels:
+	@python3 tools/check_kernels.py
+
+# The program with the feature `cuda`: checked, or with CUDA=--release built. Needs no GPU; fetches 0.7 GB once.
+cuda:
+	@sh tools/cuda.sh $(CUDA)
 
 lint:
 	cargo fmt --all --check

@@ -215,9 +215,14 @@ impl TrainSettings {
     pub fn placement(&self) -> Result<Placement> {
         let device = match self.device {
             Processor::Cpu => Device::Cpu,
-            Processor::Cuda if cfg!(feature = "cuda") => Device::new_cuda(0).map_err(|error| Error::NotFound {
-                what: "a GPU".into(),
-                remedy: format!("CUDA says: {error}; see whether `nvidia-smi` shows one, or set `device` to `cpu`"),
+            // A stream of its own: the default one is another for each thread, and does not wait for those of others.
+            Processor::Cuda if cfg!(feature = "cuda") => Device::new_cuda_with_stream(0).map_err(|error| {
+                let error = error.to_string();
+                let said = error.lines().next().unwrap_or_default();
+                Error::NotFound {
+                    what: "a GPU".into(),
+                    remedy: format!("CUDA says: {said}; see whether `nvidia-smi` shows one, or set `device` to `cpu`"),
+                }
             })?,
             Processor::Cuda => {
                 let expected = "`cpu`, or a program built with `cargo build --release --features cuda`";

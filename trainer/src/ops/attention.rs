@@ -39,7 +39,7 @@ impl Heads {
 }
 
 /// Which rows belong together: the last query sees all keys, the one before all but the last, and so on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Segment {
     /// Rows of queries.
     pub queries: Range<usize>,

@@ -6,6 +6,8 @@
 mod adamw;
 mod add;
 mod attention;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod device;
 mod embedding;
 mod linear;
@@ -40,9 +42,9 @@ pub use logprobs::LOGIT_ROWS;
 
 pub(crate) use adamw::{AdamWNumbers, Updating};
 pub(crate) use attention::Segment;
+pub(crate) use device::sum_of_squares;
 pub(crate) use device::{adamw, attention as attention_on_device};
 pub(crate) use logprobs::{exponentials, read as read_logits, wide_logits};
 pub(crate) use memory::{HeadMemory, head_memory};
 pub(crate) use placement::{is_host, to_host};
-pub(crate) use plain::sum_of_squares;
 pub(crate) use tensor::{tensor, view};
