@@ -25,7 +25,6 @@ def main():
     parser.add_argument("told")
     parser.add_argument("base", nargs="?")
     parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--tolerance", type=float, default=1e-4)
     arguments = parser.parse_args()
     model = load(arguments.run + "/model")
     adapted = None
@@ -53,8 +52,9 @@ def main():
         print(f"{name}: {value:.3g}")
     print(f"{count} tokens that the policy wrote")
     assert count, "nothing was compared"
-    assert worst["log-probabilities"] <= arguments.tolerance, "log-probabilities differ"
-    assert worst["logits with the adapter"] <= arguments.tolerance, "the adapter is another model"
+    assert worst["log-probabilities"] <= 1e-4, "log-probabilities differ"
+    # Two orders of the same sums in f32.
+    assert worst["logits with the adapter"] <= 1e-5 * worst["largest logit"], "the adapter is another model"
 
 
 main()
