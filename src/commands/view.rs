@@ -21,7 +21,8 @@ Examples:
   hindsearch view runs/first                        # http://127.0.0.1:8700
   hindsearch view trajectories.jsonl.zst --port 0")]
 pub struct Args {
-    /// A file of trajectories, or the folder of a run that holds `trajectories.jsonl` or `trajectories.jsonl.zst`
+    /// A file of trajectories, the folder of a run that holds `trajectories.jsonl` or `trajectories.jsonl.zst`, or that of a training
+    /// run, of which the last step is shown
     run: PathBuf,
     /// Address of this machine to listen on
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
