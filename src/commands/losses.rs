@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hindsearch::env::Trajectory;
 use hindsearch::trainer::{Decoder, Language, Learner, LearnerParts, Metrics, ModelFiles, Sample, TrainSettings};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::env::{Played, trajectories};
@@ -20,7 +21,7 @@ use crate::output::count;
 Episodes of one task are a group; those without a reward are left out. What the policy wrote has its log-probabilities in the file, or
 counts as written by this model. Nothing is learnt: the loss and its gradient's norm are told, as an update would see them.
 
-`--out` gets a line an episode: `task`, `sample`, `reward`, `advantage`, `tokens` (all that the model saw), `places` (of those that the
+`--out` gets a line an episode: `source`, `task`, `sample`, `reward`, `advantage`, `tokens` (all that the model saw), `places` (of those that the
 policy wrote, from 0), `in_query` (which of these are in a query) and `logprobs` (of these under this model, natural logarithms).
 
 Examples:
@@ -92,16 +93,35 @@ fn learner(settings: &TrainSettings, files: &ModelFiles) -> Result<Learner, Fail
     })?)
 }
 
+/// A line of `--out`.
+#[derive(Serialize)]
+struct Told<'a> {
+    source: &'a str,
+    task: &'a str,
+    sample: u32,
+    reward: Option<f64>,
+    advantage: f64,
+    tokens: &'a [u32],
+    places: &'a [usize],
+    in_query: &'a [bool],
+    logprobs: Vec<f32>,
+}
+
 fn write(path: &Path, learner: &Learner, episodes: &[&Trajectory], samples: &[Sample]) -> Result<(), Failure> {
     let logprobs = learner.logprobs(samples)?;
     write_whole(path, |sink| {
         for ((episode, sample), logprobs) in episodes.iter().zip(samples).zip(logprobs) {
-            let reward = episode.reward.as_ref().map(|reward| reward.total);
-            let line = json!({
-                "source": episode.source, "task": episode.task, "sample": episode.sample, "reward": reward,
-                "advantage": sample.advantage, "tokens": sample.tokens, "places": sample.places,
-                "in_query": sample.in_query, "logprobs": logprobs,
-            });
+            let line = Told {
+                source: &episode.source,
+                task: &episode.task,
+                sample: episode.sample,
+                reward: episode.reward.as_ref().map(|reward| reward.total),
+                advantage: sample.advantage,
+                tokens: &sample.tokens,
+                places: &sample.places,
+                in_query: &sample.in_query,
+                logprobs,
+            };
             serde_json::to_writer(&mut *sink, &line)?;
             writeln!(sink)?;
         }
