@@ -52,8 +52,8 @@ impl ProgressLine {
 fn bar(stage: &'static str, unit: &str, first: Progress) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(first.total, ProgressDrawTarget::stderr());
     let (count, rate) = match unit {
-        "bytes" => ("{bytes}/{total_bytes}", "{bytes_per_sec}".to_owned()),
-        unit => ("{human_pos}/{human_len}", format!("{{per_sec}} {unit}")),
+        "bytes" => ("{bytes}/{total_bytes}".to_owned(), "{bytes_per_sec}"),
+        unit => (format!("{{human_pos}}/{{human_len}} {unit}"), "{per_sec}"),
     };
     let template = format!("{{prefix:20}} {{bar:30}} {count}  {rate}  {{elapsed}} gone, {{eta}} left");
     if let Ok(style) = ProgressStyle::with_template(&template) {

@@ -216,3 +216,74 @@ fn episodes_from_elsewhere_have_losses() {
         &["none.jsonl", "env score"],
     );
 }
+
+#[test]
+fn a_run_goes_on_with_its_model_its_tasks_and_its_recipe_only() {
+    let (bench, model) = world();
+    let shorter = ["--override", "imitation.steps=0", "--override", "steps=1"];
+    bench.ok(&arguments(&model, "run", &shorter));
+    let other = |from: &str, to: &str| {
+        let mut all = arguments(&model, "run", &shorter);
+        let place = all.iter().position(|argument| *argument == from).expect("an argument") + 1;
+        all[place] = to;
+        all.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let refused = |all: Vec<String>, what: &str| {
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        bench.refused(&all, 2, &[what, "run", "with which it was begun"]);
+    };
+    bench.write("recipe2.toml", RECIPE.replace("turns = 2", "turns = 1"));
+    refused(other("--preset", "recipe2.toml"), "recipe");
+    let tasks = std::fs::read_to_string(bench.path("tasks.jsonl")).expect("tasks");
+    bench.write("tasks2.jsonl", tasks.replace("Topic 1\"", "Another\""));
+    refused(other("--tasks", "tasks2.jsonl"), "tasks");
+    // The model that was learnt is of the same shape, and another.
+    let learnt = bench.path("run/model").to_string_lossy().into_owned();
+    refused(other("--model", &learnt), "model");
+    // What was played is scored by the recipe that the run wrote down.
+    let found = bench.ok(&["losses", "run", "--model", &model, "--json"]).json();
+    assert_eq!(found["episodes"], 6);
+}
+
+#[test]
+fn what_is_refused_begins_no_run() {
+    let (bench, model) = world();
+    for (setting, words) in [
+        ("lora.targets=[\"q_prj\"]", ["lora.targets", "q_prj"]),
+        ("lora.rank=0", ["lora.rank", "0"]),
+        ("optimizer.beta2=1.5", ["beta2", "1.5"]),
+        ("update.micro_tokens=0", ["update.micro_tokens", "0"]),
+        ("objective.kl.weigth=0.1", ["weigth", "weight"]),
+        ("objective={preset=\"gsp\"}", ["gsp", "gspo"]),
+    ] {
+        bench.refused(&arguments(&model, "new", &["--override", setting]), 2, &words);
+        assert!(!bench.path("new").exists(), "{setting}");
+    }
+}
+
+#[test]
+fn one_value_of_a_preset_changes_nothing_else() {
+    let (bench, model) = world();
+    let objective = |settings: &[&str]| {
+        let all: Vec<&str> = settings.iter().flat_map(|setting| ["--override", setting]).collect();
+        let plan = bench.ok(&[&arguments(&model, "run", &["--dry-run"])[..], &all[..]].concat()).stdout;
+        let settings: toml::Table = plan
+            .split("\n\n")
+            .take_while(|part| !part.contains(" weights, "))
+            .collect::<Vec<_>>()
+            .join("\n\n")
+            .parse()
+            .expect("TOML");
+        settings["objective"].as_table().expect("a table").clone()
+    };
+    for preset in [None, Some("objective=gspo")] {
+        let mut expected = objective(preset.as_slice());
+        expected["kl"]["weight"] = toml::Value::Float(0.25);
+        let changed = objective(&[preset.as_slice(), &["objective.kl.weight=0.25"]].concat());
+        assert_eq!(changed, expected);
+    }
+    let table = objective(&["objective={preset=\"gspo\",kl={weight=0.25}}"]);
+    assert_eq!(table, objective(&["objective=gspo", "objective.kl.weight=0.25"]));
+    // The learning rate alone.
+    bench.ok(&arguments(&model, "run", &["--dry-run", "--override", "schedule.peak=1e-5"]));
+}

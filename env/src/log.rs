@@ -112,6 +112,17 @@ impl TrajectoryLog {
     }
 }
 
+/// Where a training run keeps the trajectories of each step.
+pub const STEPS: &str = "trajectories";
+
+/// The file of a training run's last step that has trajectories; nothing where the folder has none.
+pub fn last_step(run: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(run.join(STEPS)).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    // A step that was stopped has left an empty one.
+    let has_some = |path: &PathBuf| path.metadata().is_ok_and(|metadata| metadata.len() > 0);
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).filter(has_some).max()
+}
+
 /// All trajectories of a file, in its order; of a play that was played again the last one. A line that a killed run did not
 /// finish is passed over.
 ///

@@ -89,8 +89,8 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let progress = context.progress();
     let on_stage = |stage, step: Progress| match stage {
         Stage::Corpus => progress.show("reading the corpus", "bytes", step),
-        Stage::Vectors => progress.show("embedding", "passages/s", step),
-        Stage::Graph => progress.show("building the graph", "passages/s", step),
+        Stage::Vectors => progress.show("embedding", "passages", step),
+        Stage::Graph => progress.show("building the graph", "passages", step),
         Stage::Publish => progress.show("hashing", "bytes", step),
     };
     let report = build(&options, &on_stage, &context.interrupt)?;

@@ -77,7 +77,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     while let Some(window) = stream.next_unless(&context.interrupt) {
         values.extend_from_slice(window?.vectors.as_slice());
         let done = (values.len() / embedder.card().dimensions) as u64;
-        progress.show("embedding", "texts/s", Progress { done, total: Some(texts.len() as u64) });
+        progress.show("embedding", "texts", Progress { done, total: Some(texts.len() as u64) });
     }
     progress.finish();
     let wall_seconds = start.elapsed().as_secs_f64();

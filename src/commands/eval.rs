@@ -110,7 +110,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
                 evaluation.add(question, &ranking);
             }
             let done = (at * BATCH + batch.len()) as u64;
-            progress.show("asking", "questions/s", Progress { done, total: Some(questions.len() as u64) });
+            progress.show("asking", "questions", Progress { done, total: Some(questions.len() as u64) });
         }
         Ok(())
     };

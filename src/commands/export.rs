@@ -30,7 +30,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let generation = Generation::open_current(&args.index)?;
     let corpus = CorpusStore::open(generation.path())?;
     let progress = context.progress();
-    let on_progress = |p| progress.show("exporting", "passages/s", p);
+    let on_progress = |p| progress.show("exporting", "passages", p);
     match args.out.extension().and_then(|e| e.to_str()) {
         Some("jsonl") => corpus.export_jsonl(&args.out, &on_progress, &context.interrupt)?,
         Some("parquet") => corpus.export_parquet(&args.out, &on_progress, &context.interrupt)?,

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use hindsearch::env::tasks::TaskSet;
 use hindsearch::env::{Preset, Rules};
 use hindsearch::indexes::Progress;
+use hindsearch::trainer::DEFAULT_OBJECTIVE;
 use hindsearch::trainer::ops::LOGIT_ROWS;
 use hindsearch::trainer::{
-    Axes, Decoder, Language, Learner, LearnerParts, Machine, Method, ModelConfig, ModelFiles, ModelOutput, Monitor,
-    Notice, PlanSettings, Precision, Processor, Record, RunFolder, Series, Shape, Skipped, TrainSettings, Training,
-    Watch, chart, plan, read_metrics, write_model,
+    Axes, Decoder, Fingerprint, Language, Learner, LearnerParts, Machine, Method, ModelConfig, ModelFiles, ModelOutput,
+    Monitor, Notice, PlanSettings, Precision, Processor, Record, RunFolder, Series, Shape, Skipped, TrainSettings,
+    Training, Watch, chart, plan, read_metrics, write_model,
 };
 use toml::{Table, Value};
 
@@ -84,8 +85,14 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let rules = Rules::measured(Arc::new(Preset::load(&args.preset)?), language.tokenizer.clone());
     let (tasks, held_out) = split(&args, settings.seed)?;
     let retriever = retriever(&args.index, context)?;
-    let folder = open(&args.out, &settings)?;
-    let mut decoder = Decoder::placed(files.config(), files.weights()?, settings.lora.is_none(), &placement)?;
+    tell_narrow(rules.preset(), files.config(), context);
+    let weights = files.weights()?;
+    let inputs = [
+        ("model", Fingerprint::of_model(files.config(), &weights)),
+        ("tasks", Fingerprint::of_tasks(tasks.tasks())),
+        ("held-out tasks", Fingerprint::of_tasks(held_out.tasks())),
+    ];
+    let mut decoder = Decoder::placed(files.config(), weights, settings.lora.is_none(), &placement)?;
     if let Some(lora) = &settings.lora {
         decoder.add_adapters(lora, settings.seed)?;
     }
@@ -97,6 +104,9 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         settings: settings.update,
         temperature: settings.rollout.sampling.temperature,
     })?;
+    // Not before all that can be refused is known to be usable.
+    let folder = open(&args.out, &settings)?;
+    folder.keep(rules.preset(), &inputs)?;
     let watch = Watched { line: context.progress(), context };
     let training = Training {
         settings: &settings,
@@ -171,6 +181,14 @@ pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<TrainSettin
                 "`--override {item}`: expected KEY=VALUE, such as `rollout.samples=8`"
             )));
         };
+        // Part of an objective changes the preset that is named, or that of every run.
+        if key.trim().starts_with("objective.") && !matches!(table.get("objective"), Some(Value::Table(_))) {
+            let named = match table.remove("objective") {
+                Some(Value::String(name)) => name,
+                _ => DEFAULT_OBJECTIVE.into(),
+            };
+            table.insert("objective".into(), Value::Table(Table::from_iter([("preset".into(), Value::String(named))])));
+        }
         // What is no TOML is a text: `objective=gspo`.
         let read = format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
         set(&mut table, key.trim(), read.unwrap_or_else(|| Value::String(value.into())))
@@ -215,6 +233,18 @@ fn split(args: &Args, seed: u64) -> Result<(TaskSet, TaskSet), Failure> {
     Ok((rest, held_out))
 }
 
+/// Says that episodes may not fit the model.
+fn tell_narrow(preset: &Preset, config: &ModelConfig, context: &Context) {
+    let (wanted, there) = (preset.limits.context_tokens, config.max_positions);
+    if wanted > there {
+        context.tell(format_args!(
+            "recipe `{}` has episodes of up to {wanted} tokens, and the model {there} positions: a longer one fails and is not learnt \
+             from; `context_tokens` of the recipe sets the limit",
+            preset.name
+        ));
+    }
+}
+
 /// Begins the run, or goes on with it.
 fn open(path: &Path, settings: &TrainSettings) -> Result<RunFolder, Failure> {
     let config = settings.to_toml()?;
@@ -228,6 +258,7 @@ fn open(path: &Path, settings: &TrainSettings) -> Result<RunFolder, Failure> {
 
 fn show_plan(settings: &TrainSettings, config: &ModelConfig, args: &Args, context: &Context) -> Result<(), Failure> {
     let preset = Preset::load(&args.preset)?;
+    tell_narrow(&preset, config, context);
     let size = |number: usize| number as u64;
     let shape = Shape {
         hidden: size(config.hidden),
@@ -282,7 +313,7 @@ struct Watched<'a> {
 
 impl Watch for Watched<'_> {
     fn progress(&self, what: &'static str, done: Progress) {
-        self.line.show(what, "episodes/s", done);
+        self.line.show(what, "episodes", done);
     }
 
     fn skipped(&self, skipped: &Skipped) {

@@ -34,7 +34,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     generation.verify(depth, &|p| progress.show("verifying", "bytes", p), &context.interrupt)?;
     let (corpus, _) = (CorpusStore::open(generation.path())?, open_index(&generation, None)?);
     if !args.quick {
-        corpus.verify(&|p| progress.show("reading the text", "passages/s", p), &context.interrupt)?;
+        corpus.verify(&|p| progress.show("reading the text", "passages", p), &context.interrupt)?;
     }
     progress.finish();
     let manifest = generation.manifest();

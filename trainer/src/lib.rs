@@ -41,11 +41,11 @@ pub use optim::{AdamW, AdamWSettings, Trainable, Updated, gradient_norm};
 pub use plan::{Machine, Method, Plan, PlanSettings, Shape, plan};
 pub use policy::LocalPolicy;
 pub use random::Position;
-pub use run_folder::RunFolder;
+pub use run_folder::{Fingerprint, RunFolder};
 pub use schedule::{Decay, Schedule};
 pub use settings::{
-    CheckpointSettings, Evaluation, Imitation, Objective as ObjectiveSetting, Precision, Processor, RolloutSettings,
-    TrainSettings,
+    CheckpointSettings, DEFAULT_OBJECTIVE, Evaluation, Imitation, Objective as ObjectiveSetting, Precision, Processor,
+    RolloutSettings, TrainSettings,
 };
 pub use text::{Chat, ChatTemplate, Detokenizer, Language, StopMatch, Tokenizer};
 pub use train::{Training, Watch};

@@ -4,7 +4,8 @@
 //! config.toml             the settings it was begun with, all of them
 //! metrics.jsonl           one line a step
 //! events.out.tfevents.*   the same for TensorBoard
-//! trajectories.jsonl      the episodes
+//! run.json                the recipe of the episodes, and fingerprints of what is learnt from
+//! trajectories/           the episodes, a file a step
 //! checkpoints/            what to go on from
 //! LOCK                    held by the process that trains
 //! ```
@@ -15,15 +16,53 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hindsearch_env::{Preset, Task};
 use hindsearch_indexes::FolderLock;
 use hindsearch_indexes::storage::{Disk, Files};
+use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
+use crate::model::{ModelConfig, Weights};
 use crate::{Error, Result};
 
 const CONFIG: &str = "config.toml";
+const DESCRIPTION: &str = "run.json";
 /// What is there before the settings are, when a run is killed while it begins.
 const BEGINNING: [&str; 3] = ["LOCK", "checkpoints", "config.toml.tmp"];
+
+/// What tells one input of a run from another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fingerprint(String);
+
+impl Fingerprint {
+    /// Of tasks: their questions and accepted answers, in order.
+    pub fn of_tasks(tasks: &[Task]) -> Self {
+        let mut hash = blake3::Hasher::new();
+        for task in tasks {
+            let texts = std::iter::once(task.id()).chain(task.gold().answers().iter().map(String::as_str));
+            texts.for_each(|text| add(&mut hash, text.as_bytes()));
+            hash.update(&[1]);
+        }
+        Self(hash.finalize().to_hex().to_string())
+    }
+
+    /// Of a model: its shape and all numbers.
+    pub fn of_model(config: &ModelConfig, weights: &Weights) -> Self {
+        let mut hash = blake3::Hasher::new();
+        add(&mut hash, format!("{config:?}").as_bytes());
+        for (name, weight) in weights.tensors() {
+            add(&mut hash, name.as_bytes());
+            add(&mut hash, bytemuck::cast_slice(&weight.data));
+        }
+        Self(hash.finalize().to_hex().to_string())
+    }
+}
+
+/// With its length, so that no two lists look alike.
+fn add(hash: &mut blake3::Hasher, bytes: &[u8]) {
+    hash.update(&(bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
+}
 
 /// The folder of a run, locked for this process.
 #[derive(Debug)]
@@ -107,9 +146,32 @@ impl RunFolder {
         &self.config
     }
 
-    /// Where the episodes are recorded.
-    pub fn trajectories(&self) -> PathBuf {
-        self.path.join("trajectories.jsonl")
+    /// Writes down the recipe and what is learnt from, by name, or sees that they are those that the run was begun with.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] names the first that differs; [`Error::File`] when what was written down cannot be read; [`Error::Io`].
+    pub fn keep(&self, preset: &Preset, inputs: &[(&str, Fingerprint)]) -> Result<()> {
+        let path = self.path.join(DESCRIPTION);
+        let inputs: BTreeMap<&str, &str> = inputs.iter().map(|(name, print)| (*name, print.0.as_str())).collect();
+        let now = json!({ "preset": preset, "inputs": inputs });
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Files::new(Arc::new(Disk)).replace(&path, format!("{now:#}\n").as_bytes())?);
+            }
+            read => read.map_err(Error::io("read", &path))?,
+        };
+        let before: Json =
+            serde_json::from_str(&text).map_err(|error| Error::file(&path, "JSON", error.to_string()))?;
+        let names = inputs.keys().map(|name| (*name, &before["inputs"][*name] == &now["inputs"][*name]));
+        let same = [("recipe", before["preset"] == now["preset"])].into_iter().chain(names);
+        match same.into_iter().find(|(_, is_same)| !is_same) {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::invalid(
+                format!("the {name} of the run in `{}`", self.path.display()),
+                "that with which it was begun",
+                "another; name that one, or begin another run",
+            )),
+        }
     }
 
     /// Where the checkpoints are.

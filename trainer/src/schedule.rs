@@ -18,7 +18,7 @@ pub enum Decay {
 
 /// A learning rate for each update: it rises linearly to its peak, then decays.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Schedule {
     /// The highest rate.
     pub peak: f64,
@@ -30,6 +30,12 @@ pub struct Schedule {
     pub total: u64,
     /// The share of the peak at which a decay ends, 0 to 1.
     pub floor: f64,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self { peak: 1e-6, warmup: 0, decay: Decay::Constant, total: 100, floor: 0.0 }
+    }
 }
 
 impl Schedule {

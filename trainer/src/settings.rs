@@ -1,16 +1,21 @@
 //! How is a model trained? All settings of a run, with their defaults.
 
 use candle_core::{DType, Device};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::Value;
 
 use crate::decoder::LoraConfig;
 use crate::generate::Sampling;
 use crate::objective::Objectives;
 use crate::ops::Placement;
-use crate::optim::AdamWSettings;
-use crate::schedule::{Decay, Schedule};
+use crate::optim::{AdamW, AdamWSettings};
+use crate::schedule::Schedule;
 use crate::update::UpdateSettings;
 use crate::{Error, Result};
+
+/// What is made smaller where nothing is said.
+pub const DEFAULT_OBJECTIVE: &str = "search-r1";
 
 /// All settings of a run; a TOML file. Unknown keys are errors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,9 +59,9 @@ impl Default for TrainSettings {
             imitation: Imitation::default(),
             lora: None,
             rollout: RolloutSettings::default(),
-            objective: Objective::Name("search-r1".into()),
+            objective: Objective::Name(DEFAULT_OBJECTIVE.into()),
             optimizer: AdamWSettings::default(),
-            schedule: Schedule { peak: 1e-6, warmup: 0, decay: Decay::Constant, total: 100, floor: 0.0 },
+            schedule: Schedule::default(),
             update: UpdateSettings::default(),
             evaluation: Evaluation::default(),
             checkpoint: CheckpointSettings::default(),
@@ -84,14 +89,35 @@ pub enum Precision {
     Bf16,
 }
 
-/// A preset's name, or a table of objectives.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A preset's name, or a table of objectives. `preset = "gspo"` in the table names the preset that the rest of it changes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Objective {
     /// One of [`crate::OBJECTIVE_PRESETS`].
     Name(String),
     /// All of it.
     Table(Box<Objectives>),
+}
+
+impl<'de> Deserialize<'de> for Objective {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(name) => Ok(Self::Name(name)),
+            Value::Table(mut table) => {
+                let changed = match table.remove("preset") {
+                    Some(Value::String(name)) => Objectives::changed(&name, table),
+                    Some(other) => {
+                        return Err(D::Error::custom(format!(
+                            "`preset` of `objective`: expected a name, found {other}"
+                        )));
+                    }
+                    None => table.try_into().map_err(|error: toml::de::Error| error.to_string()),
+                };
+                changed.map(|objectives| Self::Table(Box::new(objectives))).map_err(D::Error::custom)
+            }
+            other => Err(D::Error::custom(format!("`objective`: expected a preset's name or a table, found {other}"))),
+        }
+    }
 }
 
 /// Supervised steps before the first one of reinforcement: one that knows the answers plays, and what it writes is imitated.
@@ -249,6 +275,8 @@ impl TrainSettings {
             ("rollout.parallel", self.rollout.parallel as u64),
             ("checkpoint.every", self.checkpoint.every),
             ("imitation.tasks", self.imitation.tasks as u64),
+            ("update.micro_tokens", self.update.micro_tokens as u64),
+            ("update.epochs", self.update.epochs as u64),
         ];
         if let Some((name, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(Error::invalid(name, "1 or more", "0"));
@@ -262,6 +290,10 @@ impl TrainSettings {
             let expected = "`f32` on the CPU, where bf16 has no fast products: it is slower there, and less exact";
             return Err(Error::invalid("precision", expected, "`bf16`"));
         }
+        if let Some(lora) = &self.lora {
+            lora.check()?;
+        }
+        AdamW::new(self.optimizer)?;
         self.rollout.sampling.check()?;
         self.objectives()?.check()
     }

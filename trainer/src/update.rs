@@ -193,12 +193,7 @@ impl Learner {
     /// # Errors
     /// As [`Self::update`].
     pub fn imitate(&mut self, samples: &[Sample], rate: f64) -> Result<Metrics> {
-        let mut objectives = Objectives::default();
-        objectives.policy_gradient.weight = 0.0;
-        objectives.kl.weight = 0.0;
-        objectives.entropy.weight = 0.0;
-        objectives.supervised.weight = 1.0;
-        let learnt = std::mem::replace(&mut self.objectives, objectives);
+        let learnt = std::mem::replace(&mut self.objectives, Objectives::imitation());
         let found = self.gradients(samples).and_then(|found| self.step(found, rate));
         self.objectives = learnt;
         found

@@ -13,7 +13,6 @@ fn a_run_begins_in_an_empty_folder_and_is_gone_on_with() {
     let run = RunFolder::create(&path, CONFIG).expect("a run");
     assert_eq!(run.checkpoints(), path.join("checkpoints"));
     assert!(run.checkpoints().is_dir());
-    assert_eq!(run.trajectories(), path.join("trajectories.jsonl"));
     assert_eq!(run.config()["train"]["steps"].as_integer(), Some(100));
     assert_eq!(fs::read_to_string(path.join("config.toml")).expect("a file"), CONFIG, "as it was given");
     drop(run);

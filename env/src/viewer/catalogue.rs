@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use hindsearch_indexes::{OnProgress, Progress};
 
 use super::summary::Summary;
-use crate::log::Lines;
+use crate::log::{Lines, STEPS, last_step};
 use crate::trajectory::Trajectory;
 use crate::{Error, Result};
 
 /// The folder of a training run that has a file for each step.
-const STEPS: &str = "trajectories";
 /// Names of a run's file in its folder.
 const NAMES: [&str; 2] = ["trajectories.jsonl", "trajectories.jsonl.zst"];
 /// Bytes at the end of what was read by which it is known again.
@@ -154,10 +153,4 @@ fn locate(run: &Path) -> Result<PathBuf> {
             format!("`{}` and `{}`; name one of them", NAMES[0], NAMES[1]),
         )),
     }
-}
-
-/// The file of a training run's last step.
-fn last_step(run: &Path) -> Option<PathBuf> {
-    let files = std::fs::read_dir(run.join(STEPS)).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).max()
 }

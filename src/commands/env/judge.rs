@@ -51,7 +51,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let path = folder.join("verdicts.jsonl");
     let judging = Judging { judge: &judge, parallel: args.parallel };
     let progress = context.progress();
-    let show = |done| progress.show("judging", "answers/s", done);
+    let show = |done| progress.show("judging", "answers", done);
     let outcome = judging.run(&all, &path, &show, &context.interrupt);
     progress.finish();
     let told = outcome?;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hindsearch::env::tasks::{self as sets, ReadOptions, TaskSet};
-use hindsearch::env::{Preset, Rules, Task, Trajectory, read_trajectories};
+use hindsearch::env::{Preset, Rules, STEPS, Task, Trajectory, last_step, read_trajectories};
 use hindsearch::indexes::{self, ErrorKind};
 use hindsearch::retriever::{Retrieve, Retriever};
 use serde_json::Value;
@@ -26,7 +26,7 @@ use crate::failure::Failure;
 /// The file of trajectories in a run's folder: as it is, or compressed.
 const TRAJECTORIES: [&str; 2] = ["trajectories.jsonl", "trajectories.jsonl.zst"];
 /// The file that says how they are played.
-const DESCRIPTION: &str = "run.json";
+pub const DESCRIPTION: &str = "run.json";
 
 /// Play, keep and score episodes
 #[derive(clap::Subcommand)]
@@ -141,7 +141,13 @@ impl Played {
         let mut known = HashMap::new();
         // A run's file lies beside what was written down of it.
         let is_a_runs = run.file_name().is_some_and(|name| TRAJECTORIES.iter().any(|known| name == *known));
-        let run = if is_a_runs { run.parent().unwrap_or(Path::new("")) } else { run };
+        let folder = run.parent().unwrap_or(Path::new(""));
+        let is_a_steps = folder.file_name().is_some_and(|name| name == STEPS || name == "evaluation");
+        let run = match (is_a_runs, is_a_steps) {
+            (true, _) => folder,
+            (_, true) => folder.parent().unwrap_or(Path::new("")),
+            _ => run,
+        };
         if let Some(description) = description(run)? {
             let preset: Preset = serde_json::from_value(description["preset"].clone()).map_err(|error| {
                 Failure::Verdict(
@@ -207,7 +213,10 @@ fn file_of(run: &Path) -> Result<PathBuf, Failure> {
             run.display(),
             TRAJECTORIES.join(" and ")
         ))),
-        [plain, packed] => Ok(if packed.exists() { packed } else { plain }),
+        [plain, packed] => match last_step(run) {
+            Some(step) if !plain.exists() && !packed.exists() => Ok(step),
+            _ => Ok(if packed.exists() { packed } else { plain }),
+        },
     }
 }
 

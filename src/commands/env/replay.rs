@@ -57,7 +57,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         } else {
             different.push(format!("{} sample {}", trajectory.task, trajectory.sample));
         }
-        progress.show("replaying", "episodes/s", Progress { done: at as u64 + 1, total: Some(all.len() as u64) });
+        progress.show("replaying", "episodes", Progress { done: at as u64 + 1, total: Some(all.len() as u64) });
     }
     progress.finish();
     if context.json {

@@ -94,7 +94,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     };
     let rollout = Rollout { rules: &rules, retriever: &*retriever, policy: &*policy, options };
     let (progress, start) = (context.progress(), Instant::now());
-    let show = |done| progress.show("playing", "episodes/s", done);
+    let show = |done| progress.show("playing", "episodes", done);
     let outcome = telling_of_the_wait(context, || rollout.run(set.tasks(), &mut log, &show, &context.interrupt));
     progress.finish();
     let summary = outcome?;

@@ -27,6 +27,11 @@ pub(super) struct Adapter {
     pub scale: f32,
 }
 
+/// The projections of a block.
+const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+/// More would be more than the weights themselves.
+const MOST_RANK: usize = 1 << 14;
+
 /// Which adapters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -41,8 +46,27 @@ pub struct LoraConfig {
 
 impl Default for LoraConfig {
     fn default() -> Self {
-        let targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
-        Self { rank: 16, alpha: 32.0, targets: targets.map(String::from).to_vec() }
+        Self { rank: 16, alpha: 32.0, targets: TARGETS.map(String::from).to_vec() }
+    }
+}
+
+impl LoraConfig {
+    /// What types cannot say.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a rank of 0, a scale that is not finite, and projections that no model has.
+    pub fn check(&self) -> Result<()> {
+        if self.rank == 0 || self.rank > MOST_RANK {
+            return Err(Error::invalid("lora.rank", format!("1 to {MOST_RANK}"), self.rank.to_string()));
+        }
+        if !self.alpha.is_finite() {
+            return Err(Error::invalid("lora.alpha", "a finite number", self.alpha.to_string()));
+        }
+        let unknown = self.targets.iter().find(|target| !TARGETS.contains(&target.as_str()));
+        match unknown.cloned().or(self.targets.is_empty().then(|| "none".into())) {
+            Some(found) => Err(Error::invalid("lora.targets", format!("one or more of {}", TARGETS.join(", ")), found)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -104,13 +128,9 @@ impl Decoder {
     /// # Errors
     /// [`Error::InvalidInput`] for a projection that is not known, or a rank of 0.
     pub fn add_adapters(&mut self, config: &LoraConfig, seed: u64) -> Result<()> {
-        if config.rank == 0 {
-            return Err(Error::invalid("lora.rank", "1 or more", "0"));
-        }
+        config.check()?;
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let mut known = Vec::new();
         for block in &mut self.blocks {
-            known = block.projections().map(|(name, _)| name).to_vec();
             for (name, projection) in block.projections_mut() {
                 if !config.targets.iter().any(|target| target == name) {
                     continue;
@@ -128,9 +148,6 @@ impl Decoder {
                 projection.adapter = Some(Adapter { a, b, scale: (config.alpha / config.rank as f64) as f32 });
             }
         }
-        match config.targets.iter().find(|target| !known.contains(&target.as_str())) {
-            Some(unknown) => Err(Error::invalid("lora.targets", known.join(", "), unknown.clone())),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }

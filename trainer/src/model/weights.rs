@@ -110,6 +110,11 @@ impl Weights {
         self.0.get(name)
     }
 
+    /// All tensors, by name.
+    pub fn tensors(&self) -> &BTreeMap<String, Weight> {
+        &self.0
+    }
+
     /// Takes all tensors out, by name.
     pub fn into_tensors(self) -> BTreeMap<String, Weight> {
         self.0

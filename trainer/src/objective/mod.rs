@@ -118,6 +118,16 @@ impl Objectives {
         Ok(LossTerms { loss, metrics })
     }
 
+    /// What is written is imitated, and nothing else matters.
+    pub(crate) fn imitation() -> Self {
+        let mut all = Self::default();
+        all.policy_gradient.weight = 0.0;
+        all.kl.weight = 0.0;
+        all.entropy.weight = 0.0;
+        all.supervised.weight = 1.0;
+        all
+    }
+
     /// The terms that are on, with their weights.
     fn terms(&self) -> impl Iterator<Item = (f64, &dyn Objective)> {
         let kl = if self.kl.form == KlForm::Loss { self.kl.weight } else { 0.0 };

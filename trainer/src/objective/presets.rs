@@ -1,5 +1,7 @@
 //! Which published recipes are built in?
 
+use toml::{Table, Value};
+
 use super::Objectives;
 use crate::{Error, Result};
 
@@ -33,6 +35,14 @@ impl Objectives {
         Self::parse(text, &format!("objectives `{name}`"))
     }
 
+    /// A preset with these values instead of its own, or what is wrong with them.
+    pub(crate) fn changed(name: &str, changes: Table) -> std::result::Result<Self, String> {
+        let preset = Self::named(name).map_err(|error| error.to_string())?;
+        let mut all = Table::try_from(preset).map_err(|error| error.to_string())?;
+        change(&mut all, changes);
+        all.try_into().map_err(|error: toml::de::Error| error.to_string())
+    }
+
     /// Objectives in TOML. What is not said has its default. `what` is what an error calls the text.
     ///
     /// # Errors
@@ -43,5 +53,15 @@ impl Objectives {
         })?;
         objectives.check()?;
         Ok(objectives)
+    }
+}
+
+/// Puts values into a table, and those of inner tables into its inner tables.
+fn change(table: &mut Table, changes: Table) {
+    for (key, value) in changes {
+        match (table.get_mut(&key), value) {
+            (Some(Value::Table(inner)), Value::Table(changes)) => change(inner, changes),
+            (_, value) => drop(table.insert(key, value)),
+        }
     }
 }
