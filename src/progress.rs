@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// One line that shows the current stage of a command.
 pub struct ProgressLine {
     quiet: bool,
-    current: Mutex<Option<(&'static str, ProgressBar)>>,
+    current: Mutex<Option<(String, ProgressBar)>>,
 }
 
 impl ProgressLine {
@@ -18,16 +18,16 @@ impl ProgressLine {
     }
 
     /// Shows `progress` of `stage`, whose unit is `unit`; a new stage ends the one before.
-    pub fn show(&self, stage: &'static str, unit: &str, progress: Progress) {
+    pub fn show(&self, stage: &str, unit: &str, progress: Progress) {
         if self.quiet {
             return;
         }
         let mut current = self.current();
-        if current.as_ref().is_none_or(|(name, _)| *name != stage) {
+        if current.as_ref().is_none_or(|(name, _)| name != stage) {
             if let Some((_, done)) = current.take() {
                 done.finish();
             }
-            *current = Some((stage, bar(stage, unit, progress)));
+            *current = Some((stage.to_owned(), bar(stage, unit, progress)));
         }
         if let Some((_, bar)) = current.as_ref() {
             if let Some(total) = progress.total {
@@ -37,7 +37,7 @@ impl ProgressLine {
         }
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<(&'static str, ProgressBar)>> {
+    fn current(&self) -> MutexGuard<'_, Option<(String, ProgressBar)>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -49,7 +49,7 @@ impl ProgressLine {
     }
 }
 
-fn bar(stage: &'static str, unit: &str, first: Progress) -> ProgressBar {
+fn bar(stage: &str, unit: &str, first: Progress) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(first.total, ProgressDrawTarget::stderr());
     let (count, rate) = match unit {
         "bytes" => ("{bytes}/{total_bytes}".to_owned(), "{bytes_per_sec}"),
@@ -63,6 +63,6 @@ fn bar(stage: &'static str, unit: &str, first: Progress) -> ProgressBar {
     bar.reset_eta();
     bar.set_position(first.done);
     bar.reset_eta();
-    bar.set_prefix(stage);
+    bar.set_prefix(stage.to_owned());
     bar
 }

@@ -81,7 +81,7 @@ fn numbers(run: &Path) -> Vec<(u64, BTreeMap<String, String>)> {
     let record = |line: &str| {
         let line: Value = serde_json::from_str(line).expect("JSON");
         let values = line["values"].as_object().expect("values").iter();
-        let kept = values.filter(|(name, _)| !name.starts_with("time/"));
+        let kept = values.filter(|(name, _)| !name.starts_with("time/") && !name.starts_with("speed/"));
         (line["step"].as_u64().expect("a step"), kept.map(|(name, value)| (name.clone(), value.to_string())).collect())
     };
     text.lines().map(record).collect()

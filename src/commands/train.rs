@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hindsearch::env::tasks::TaskSet;
 use hindsearch::env::{Preset, Rules};
@@ -19,7 +19,7 @@ use toml::{Table, Value};
 use super::env::{read_tasks, retriever};
 use super::{Context, write_whole};
 use crate::failure::Failure;
-use crate::output::{count, harmless};
+use crate::output::{count, duration, harmless};
 use crate::progress::ProgressLine;
 
 /// Settings that may change while a run goes on.
@@ -107,7 +107,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     // Not before all that can be refused is known to be usable.
     let folder = open(&args.out, &settings)?;
     folder.keep(rules.preset(), &inputs)?;
-    let watch = Watched { line: context.progress(), context };
+    let watch = Watched { line: context.progress(), context, step: Mutex::default() };
     let training = Training {
         settings: &settings,
         rules: &rules,
@@ -309,11 +309,21 @@ fn show_plan(settings: &TrainSettings, config: &ModelConfig, args: &Args, contex
 struct Watched<'a> {
     line: ProgressLine,
     context: &'a Context,
+    /// Which step it is, and how long the run may still take.
+    step: Mutex<String>,
 }
 
 impl Watch for Watched<'_> {
     fn progress(&self, what: &'static str, done: Progress) {
-        self.line.show(what, "episodes", done);
+        let step = self.step.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stage = if step.is_empty() { what.to_owned() } else { format!("{step}: {what}") };
+        self.line.show(&stage, "episodes", done);
+    }
+
+    fn begins(&self, next: u64, last: u64, seconds: Option<f64>) {
+        let left = seconds.map(|seconds| duration(seconds * (last - next + 1) as f64));
+        let left = left.map_or(String::new(), |left| format!(", about {left} left"));
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = format!("step {next}/{last}{left}");
     }
 
     fn skipped(&self, skipped: &Skipped) {

@@ -54,6 +54,9 @@ pub trait Watch: Sync {
     /// Something takes its time: `what`, and how far it is.
     fn progress(&self, what: &'static str, done: Progress);
 
+    /// Step `next` of `last` begins; the one before took so many seconds, where there was one.
+    fn begins(&self, next: u64, last: u64, seconds: Option<f64>);
+
     /// A checkpoint was passed over.
     fn skipped(&self, skipped: &Skipped);
 }
@@ -106,6 +109,7 @@ impl Training<'_> {
         let imitated = self.settings.imitation.steps;
         let last = imitated + self.settings.steps;
         let mut has_reference = imitated == 0 || !learner.objectives().needs_reference();
+        let mut seconds = None;
         let due = |every: u64, step: u64| every > 0 && (step.is_multiple_of(every) || step == last);
         loop {
             if due(self.settings.evaluation.every, place.step) && place.tested != Some(place.step) {
@@ -123,7 +127,10 @@ impl Training<'_> {
                 has_reference = true;
             }
             let step = place.step + 1;
+            self.watch.begins(step, last, seconds);
+            let begun = Instant::now();
             let numbers = self.step(learner, step, place, interrupt)?;
+            seconds = Some(begun.elapsed().as_secs_f64());
             *place = Place { step, is_saved: false, ..*place };
             monitor.record(step, &numbers.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>());
         }
@@ -166,8 +173,11 @@ impl Training<'_> {
         let policy = self.policy(learner, self.settings.rollout.sampling)?;
         let episodes = self.play(&policy, &tasks, self.settings.rollout.samples, step, interrupt)?;
         drop(policy);
-        numbers.insert("time/rollout".into(), begun.elapsed().as_secs_f64());
+        let playing = begun.elapsed().as_secs_f64();
+        numbers.insert("time/rollout".into(), playing);
         describe(&mut numbers, &episodes);
+        let written = numbers.get("episode/tokens").copied().unwrap_or(0.0) * episodes.len() as f64;
+        numbers.insert("speed/written".into(), written / playing);
         let samples = self.samples(&learner.objectives().advantage, &episodes)?;
         let updating = Instant::now();
         let before = place.updates;
@@ -175,7 +185,10 @@ impl Training<'_> {
         let schedule = self.settings.schedule;
         add(&mut numbers, &learner.update(&samples, |number| schedule.rate(before + number + 1))?);
         place.updates += learner.updates() - count;
-        numbers.insert("time/update".into(), updating.elapsed().as_secs_f64());
+        let learning = updating.elapsed().as_secs_f64();
+        numbers.insert("time/update".into(), learning);
+        let tokens = samples.iter().map(|sample| sample.tokens.len()).sum::<usize>() * self.settings.update.epochs;
+        numbers.insert("speed/learnt".into(), tokens as f64 / learning);
         numbers.insert("time/step".into(), begun.elapsed().as_secs_f64());
         Ok(numbers)
     }

@@ -93,6 +93,8 @@ impl Watch for Teller {
         self.tell(if is_over && what != "testing" { Doing::Update } else { Doing::Rollout });
     }
 
+    fn begins(&self, _: u64, _: u64, _: Option<f64>) {}
+
     fn skipped(&self, skipped: &Skipped) {
         // A kill leaves nothing else behind: what has its final name is whole.
         assert!(skipped.path.extension().is_some_and(|extension| extension == "tmp"), "{skipped:?}");

@@ -32,6 +32,8 @@ impl Watch for Quiet {
         }
     }
 
+    fn begins(&self, _: u64, _: u64, _: Option<f64>) {}
+
     fn skipped(&self, skipped: &Skipped) {
         panic!("{skipped:?}");
     }

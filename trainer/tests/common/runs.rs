@@ -142,7 +142,8 @@ impl World {
 pub fn numbers(path: &Path) -> Vec<(u64, String, u64)> {
     let records = read_metrics(&path.join("metrics.jsonl"), &|trouble| panic!("{trouble}")).unwrap();
     let of = |record: Record| {
-        let kept = record.values.into_iter().filter(|(name, _)| !name.starts_with("time/"));
+        let kept =
+            record.values.into_iter().filter(|(name, _)| !name.starts_with("time/") && !name.starts_with("speed/"));
         kept.map(move |(name, value)| (record.step, name, value.to_bits())).collect::<Vec<_>>()
     };
     records.into_iter().flat_map(of).collect()
