@@ -73,6 +73,9 @@ impl Learner {
         if settings.micro_tokens == 0 || settings.epochs == 0 {
             return Err(Error::invalid("update", "`micro_tokens` and `epochs` of 1 or more", "0"));
         }
+        if objectives.needs_teacher() {
+            return Err(Error::invalid("hindsight", "weights of 0, for a learner has no teacher", "another"));
+        }
         let reference = if objectives.needs_reference() { Some(decoder.frozen()?) } else { None };
         let optimizer = AdamW::new(optimizer)?;
         let temperature = if temperature == 0.0 { 1.0 } else { temperature as f32 };
@@ -178,6 +181,7 @@ impl Learner {
             policy_mask: vector(vec![1.0; count])?,
             query_mask: vector(batch.in_query)?,
             advantages: vector(batch.advantages)?,
+            teacher: None,
         };
         let terms = self.objectives.loss(&tokens, totals)?;
         let gradients = terms.loss.backward()?;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
+use super::hindsight::TokenScope;
 use super::tokens::{TokenCount, Totals, host, needed};
 use crate::{Error, Result};
 
@@ -60,6 +61,18 @@ impl Normaliser {
     /// As there.
     pub fn query_weights(&self, rows: &[Range<usize>], mask: &Tensor) -> Result<Tensor> {
         self.weights(rows, mask, self.totals.query)
+    }
+
+    /// As [`policy_weights`](Self::policy_weights), for what a teacher speaks of within a scope; `mask` is of just that.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn taught_weights(&self, rows: &[Range<usize>], mask: &Tensor, scope: TokenScope) -> Result<Tensor> {
+        let batch = match scope {
+            TokenScope::Query => self.totals.taught_query,
+            TokenScope::Policy => self.totals.taught_policy,
+        };
+        self.weights(rows, mask, batch)
     }
 
     fn weights(&self, rows: &[Range<usize>], mask: &Tensor, batch: TokenCount) -> Result<Tensor> {
