@@ -24,6 +24,17 @@ pub enum Aggregation {
     FixedLength(f64),
 }
 
+impl Aggregation {
+    pub(super) fn check(self, what: &str) -> Result<()> {
+        match self {
+            Self::FixedLength(length) if !(length.is_finite() && length > 0.0) => {
+                Err(Error::invalid(format!("{what}.fixed-length"), "more than 0 tokens", length.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What means are taken over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -165,11 +165,7 @@ impl Objectives {
         if let Some((name, weight)) = weights.into_iter().find(|(_, weight)| !weight.is_finite()) {
             return Err(Error::invalid(format!("{name}.weight"), "a finite number", weight.to_string()));
         }
-        if let Aggregation::FixedLength(length) = self.aggregation
-            && !(length.is_finite() && length > 0.0)
-        {
-            return Err(Error::invalid("aggregation.fixed-length", "more than 0 tokens", length.to_string()));
-        }
+        self.aggregation.check("aggregation")?;
         self.policy_gradient.check()?;
         self.kl.check()?;
         self.hindsight.check()

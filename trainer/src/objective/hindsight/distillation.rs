@@ -38,7 +38,7 @@ impl Distillation {
         if self.clamp.is_nan() || self.clamp <= 0.0 {
             return Err(Error::invalid("hindsight.distillation.clamp", "more than 0", self.clamp.to_string()));
         }
-        Ok(())
+        self.aggregation.check("hindsight.distillation.aggregation")
     }
 }
 

@@ -79,6 +79,11 @@ impl Default for Divergence {
 }
 
 impl Divergence {
+    pub(super) fn check(&self) -> Result<()> {
+        self.aggregation.check("hindsight.divergence.aggregation")?;
+        self.support.check("hindsight.divergence.support")
+    }
+
     /// The divergence at each token, `[n]`.
     fn of(&self, top: &Top<'_>) -> Result<Tensor> {
         let (teacher, student) = match self.tail {
@@ -114,11 +119,12 @@ impl Divergence {
     }
 }
 
-/// The logarithm of the remaining probability, `[n]`. Where there is next to none it has no gradient: what it would move the
-/// logits by is about as small as that probability.
+/// The logarithm of the remaining probability, `[n]`. Where there is next to none, the value is cut but the gradient is not: it
+/// balances that of the other tokens, so that a policy that is sure can be drawn to what is not there.
 fn remainder(logprobs: &Tensor) -> Result<Tensor> {
     let left = (1.0 - logprobs.exp()?.sum(1)?)?;
-    Ok(clamp(&left, LEAST, 1.0)?.log()?)
+    let value = clamp(&left.detach(), LEAST, 1.0)?;
+    Ok((value + (&left - left.detach())?)?.log()?)
 }
 
 /// `ln(1 + exp(x))`, that neither overflows nor has a kink.

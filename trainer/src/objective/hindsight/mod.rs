@@ -75,7 +75,7 @@ impl Hindsight {
 
     pub(super) fn check(&self) -> Result<()> {
         self.distillation.check()?;
-        self.divergence.support.check("hindsight.divergence.support")?;
+        self.divergence.check()?;
         self.surrogate.check()?;
         self.modulation.check()?;
         let Self { divergence, surrogate, .. } = self;

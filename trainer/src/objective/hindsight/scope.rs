@@ -138,6 +138,9 @@ impl Top<'_> {
 
 /// Of `[n, k]` log-probabilities those among the k alone: their probabilities divided by their sum.
 pub(super) fn normalised(logprobs: &Tensor) -> Result<Tensor> {
+    if logprobs.elem_count() == 0 {
+        return Ok(logprobs.clone()); // candle has no maximum of nothing
+    }
     let largest = logprobs.detach().max_keepdim(1)?;
     let log_sum = (logprobs.broadcast_sub(&largest)?.exp()?.sum_keepdim(1)?.log()? + largest)?;
     Ok(logprobs.broadcast_sub(&log_sum)?)

@@ -61,6 +61,7 @@ impl Surrogate {
         if self.clip_high.is_nan() || self.clip_high < 0.0 {
             return refuse("clip_high", "0 or more", self.clip_high);
         }
+        self.aggregation.check("hindsight.surrogate.aggregation")?;
         self.support.check("hindsight.surrogate.support")
     }
 
