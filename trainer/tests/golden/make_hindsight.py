@@ -11,6 +11,7 @@ torch (2.15.0 made the file in the repository): run once, by hand, never by the 
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -84,8 +85,10 @@ def make_batch(lengths, k, side, sharpness, spread):
         ids.append(chosen + [NO_TOKEN] * ((2 * k if side == "union" else k) - len(chosen)))
     ids = torch.tensor(ids)
     at = ids.where(ids != NO_TOKEN, 0)
+
     def entropy(logprobs):
         return -(logprobs.exp() * logprobs).sum(-1)
+
     columns = {
         "logprobs": student.gather(1, sampled),
         "entropy": entropy(student),
@@ -96,16 +99,20 @@ def make_batch(lengths, k, side, sharpness, spread):
         "advantages": advantages.repeat_interleave(torch.tensor(lengths)),
     }
     top = {"teacher": teacher.gather(1, at), "student": student.gather(1, at), "old": old.gather(1, at)}
-    return {"rows": lengths} | {name: rounded(column) for name, column in columns.items()} | {
-        "teacher_logprobs": rounded(teacher.gather(1, sampled)),
-        "teacher_entropy": rounded(entropy(teacher)),
-        "teacher_mask": rounded(teacher_mask),
-        "width": ids.shape[1],
-        "ids": ids.flatten().tolist(),
-        "top_teacher": rounded(top["teacher"]),
-        "top_student": rounded(top["student"]),
-        "top_old": rounded(top["old"]),
-    }
+    return (
+        {"rows": lengths}
+        | {name: rounded(column) for name, column in columns.items()}
+        | {
+            "teacher_logprobs": rounded(teacher.gather(1, sampled)),
+            "teacher_entropy": rounded(entropy(teacher)),
+            "teacher_mask": rounded(teacher_mask),
+            "width": ids.shape[1],
+            "ids": ids.flatten().tolist(),
+            "top_teacher": rounded(top["teacher"]),
+            "top_student": rounded(top["student"]),
+            "top_old": rounded(top["old"]),
+        }
+    )
 
 
 def bins(logprobs, tail):
@@ -216,8 +223,9 @@ class Run:
         for name in ["distillation", "divergence", "surrogate"]:
             choice = self.choice["hindsight"][name]
             if choice["weight"]:
-                needed = lambda i, scope=choice["scope"]: self.taught(i, scope)
-                term = self.mean(rows, needed, choice["aggregation"], lambda i, name=name: self.term(name, i))
+                term = self.mean(
+                    rows, partial(self.taught, scope=choice["scope"]), choice["aggregation"], partial(self.term, name)
+                )
                 total = total + choice["weight"] * term
         return total
 
@@ -226,8 +234,10 @@ class Run:
         everything = range(len(self.batch["logprobs"]))
         query = [i for i in everything if self.taught(i, "query")]
         written = [i for i in everything if self.written(i)]
+
         def mean(values):
             return sum(values) / len(values)
+
         found = {
             "hindsight/gap_mean": mean([(x["teacher_logprobs"][i] - x["logprobs"][i]).item() for i in query]),
             "hindsight/reference_gap_mean": mean([(x["reference"][i] - x["logprobs"][i]).item() for i in query]),
@@ -303,7 +313,7 @@ def main():
         "few": {"k": 4, "side": "student"},
         "overlap": {"k": 4, "side": "overlap"},
     }
-    shapes = {"teacher": (1.5, 0.8), "union": (1.5, 1.2), "sure": (9.0, 4.0), "few": (1.5, 0.8), "overlap": (1.5, 0.8)}
+    shapes = {"teacher": (1.5, 0.8), "union": (1.5, 1.2), "sure": (14.0, 9.0), "few": (1.5, 0.8), "overlap": (1.5, 0.8)}
     batches = {name: make_batch(lengths, *support.values(), *shapes[name]) for name, support in supports.items()}
     golden = {"note": " ".join(__doc__.split()), "split": split, "batches": batches, "cases": []}
     for name, batch, choice in cases(supports):

@@ -154,6 +154,21 @@ fn divergences_stay_finite_and_bounded_where_probabilities_are_next_to_nothing()
     }
 }
 
+/// With all logits of the rest as one, the gradient of a logit is that of KL(T || S) over two tokens: what the student has less
+/// what the teacher has.
+#[test]
+fn a_student_that_is_sure_is_still_drawn_to_what_is_not_there() {
+    for student in [0.9f32, 0.999, 0.999_999, 0.999_999_9] {
+        let taught = Taught::row(&[logs(&[0.6])], &[logs(&[student])]);
+        let outcome = run(&divergence(Distance::ForwardKl, Tail::Bucket), &[taught]).unwrap();
+        let (rest, slope) = (1.0 - f64::from(student), f64::from(outcome.top_gradient[0]));
+        // Under a remainder of 1e-6 the pull fades, and never turns around.
+        let expected = (f64::from(student) - 0.6) * (rest / 1e-6).min(1.0);
+        let found = slope * rest;
+        assert!((found - expected).abs() < 0.02, "{student}: {found} instead of {expected}");
+    }
+}
+
 fn distribution() -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(-6.0f64..6.0, 8).prop_map(|logits| {
         let sum: f64 = logits.iter().map(|x| x.exp()).sum();
