@@ -19,6 +19,7 @@ mod scope;
 mod surrogate;
 mod teacher;
 
+use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::{Metric, Metrics};
@@ -102,7 +103,7 @@ pub(super) fn metrics(tokens: &Tokens) -> Result<Metrics> {
     share("hindsight/query_share", count(&TokenScope::Query.mask(&policy, &query, &everywhere)));
     share("hindsight/taught_share", spoken_of);
     let student = taught.needed().sum(&tokens.logprobs)?;
-    let mut mean = |name: &str, x: Option<&candle_core::Tensor>, less: f64| -> Result<()> {
+    let mut mean = |name: &str, x: Option<&Tensor>, less: f64| -> Result<()> {
         if let Some(x) = x {
             metrics.add(name, Metric::Mean { sum: taught.needed().sum(x)? - less, count: spoken_of });
         }

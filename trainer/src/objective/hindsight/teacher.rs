@@ -89,7 +89,7 @@ impl Teacher {
             refuse_shape(name, tensor, &[n])?;
         }
         let Some(top) = &self.top else { return Ok(()) };
-        let k = top.ids.dims().get(1).copied().unwrap_or_default();
+        let k = top.ids.dims().get(1).copied().unwrap_or_default().max(1);
         let tables = [
             ("teacher.top.ids", Some(&top.ids)),
             ("teacher.top.teacher", Some(&top.teacher)),

@@ -1,7 +1,7 @@
 //! Settings: off by default, as published, and what is refused.
 #![allow(clippy::unwrap_used)]
 
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
 use hindsearch_trainer::{Error, Objectives, Side, Support, Teacher, TopTokens};
 
 use super::support::{Taught, table, totals};
@@ -124,9 +124,10 @@ fn a_teacher_that_does_not_fit_is_refused_by_name() {
     assert!(top_refusal(|top| top.teacher = table(&[-1.0; 2], 1)).contains("teacher.top.teacher"));
     assert!(top_refusal(|top| top.student = tensor(&[-1.0; 4])).contains("teacher.top.student"));
     assert!(top_refusal(|top| top.ids = tensor(&[1.0, 2.0])).contains("teacher.top.ids"));
-    let ids = |ids: &[u32], width: usize| Tensor::from_slice(ids, (2, width), &candle_core::Device::Cpu).unwrap();
+    let ids = |ids: &[u32], width: usize| Tensor::from_slice(ids, (2, width), &Device::Cpu).unwrap();
+    assert!(top_refusal(|top| top.ids = ids(&[], 0)).contains("teacher.top.ids"));
     assert!(top_refusal(|top| top.ids = ids(&[1, 2, 7, 7], 2)).contains("7 twice at token 1"));
-    assert!(top_refusal(|top| top.ids = top.ids.to_dtype(candle_core::DType::I64).unwrap()).contains("u32"));
+    assert!(top_refusal(|top| top.ids = top.ids.to_dtype(DType::I64).unwrap()).contains("u32"));
     let wide = table(&[-3.0; 6], 3);
     let wider = |top: &mut TopTokens| {
         let (student, old) = (wide.clone(), Some(wide.clone()));
