@@ -33,8 +33,10 @@ pub use model::{
 };
 pub use monitor::{Axes, Monitor, Notice, OnNotice, Point, Record, Series, chart, read_metrics};
 pub use objective::{
-    Aggregation, Entropy, Kl, KlEstimator, KlForm, LossTerms, Metric, Metrics, Normaliser, OBJECTIVE_PRESETS,
-    Objective, Objectives, PolicyGradient, Ratio, Scope, Supervised, TokenCount, Tokens, Totals,
+    Aggregation, Distance, Distillation, Divergence, Entropy, Hindsight, Kl, KlEstimator, KlForm, LossTerms, Metric,
+    Metrics, Modulation, ModulationForm, NO_TOKEN, Normaliser, OBJECTIVE_PRESETS, Objective, Objectives,
+    PolicyGradient, Ratio, Scope, Side, Supervised, Support, Surrogate, Tail, Teacher, TokenCount, TokenScope, Tokens,
+    TopTokens, Totals,
 };
 pub use ops::Placement;
 pub use optim::{AdamW, AdamWSettings, Trainable, Updated, gradient_norm};

@@ -66,12 +66,15 @@ impl Learner {
     /// A learner that has made no update. Where the objectives need a reference, it is the model as it is now.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for settings out of range; those of the tensors.
+    /// [`Error::InvalidInput`] for settings out of range, and for objectives that need a teacher; those of the tensors.
     pub fn new(parts: LearnerParts) -> Result<Self> {
         let LearnerParts { decoder, objectives, optimizer, settings, temperature } = parts;
         objectives.check()?;
         if settings.micro_tokens == 0 || settings.epochs == 0 {
             return Err(Error::invalid("update", "`micro_tokens` and `epochs` of 1 or more", "0"));
+        }
+        if objectives.needs_teacher() {
+            return Err(Error::invalid("hindsight", "weights of 0, for a learner has no teacher", "others"));
         }
         let reference = if objectives.needs_reference() { Some(decoder.frozen()?) } else { None };
         let optimizer = AdamW::new(optimizer)?;
@@ -178,6 +181,7 @@ impl Learner {
             policy_mask: vector(vec![1.0; count])?,
             query_mask: vector(batch.in_query)?,
             advantages: vector(batch.advantages)?,
+            teacher: None,
         };
         let terms = self.objectives.loss(&tokens, totals)?;
         let gradients = terms.loss.backward()?;

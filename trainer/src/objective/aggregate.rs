@@ -5,6 +5,7 @@ use std::ops::Range;
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
+use super::hindsight::TokenScope;
 use super::tokens::{TokenCount, Totals, host, needed};
 use crate::{Error, Result};
 
@@ -21,6 +22,17 @@ pub enum Aggregation {
     SeqMeanTokenSum,
     /// As `seq-mean-token-sum`, divided by this constant length. Dr. GRPO (Liu et al. 2025, section 3.2).
     FixedLength(f64),
+}
+
+impl Aggregation {
+    pub(super) fn check(self, what: &str) -> Result<()> {
+        match self {
+            Self::FixedLength(length) if !(length.is_finite() && length > 0.0) => {
+                Err(Error::invalid(format!("{what}.fixed-length"), "more than 0 tokens", length.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What means are taken over.
@@ -60,6 +72,18 @@ impl Normaliser {
     /// As there.
     pub fn query_weights(&self, rows: &[Range<usize>], mask: &Tensor) -> Result<Tensor> {
         self.weights(rows, mask, self.totals.query)
+    }
+
+    /// As [`policy_weights`](Self::policy_weights), for what a teacher speaks of within a scope; `mask` is of just that.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn taught_weights(&self, rows: &[Range<usize>], mask: &Tensor, scope: TokenScope) -> Result<Tensor> {
+        let batch = match scope {
+            TokenScope::Query => self.totals.taught_query,
+            TokenScope::Policy => self.totals.taught_policy,
+        };
+        self.weights(rows, mask, batch)
     }
 
     fn weights(&self, rows: &[Range<usize>], mask: &Tensor, batch: TokenCount) -> Result<Tensor> {

@@ -1,11 +1,12 @@
 //! What is made smaller? Named objectives, weighted and added, over the needed tokens of micro-batches.
 //!
-//! Objectives use candle's own gradients, on vectors only: log-probabilities in, one number out. They compute in f64. A token
+//! Objectives use candle's own gradients, on small tensors only: log-probabilities in, one number out. They compute in f64. A token
 //! whose mask is 0 has exactly no part in it, whatever stands there. A NaN or an infinity in a needed token makes the loss
 //! NaN, for the caller to see.
 
 mod aggregate;
 mod entropy;
+mod hindsight;
 mod kl;
 mod metrics;
 mod policy_gradient;
@@ -22,6 +23,10 @@ use tokens::{Needed, host};
 
 pub use aggregate::{Aggregation, Normaliser, Scope};
 pub use entropy::Entropy;
+pub use hindsight::{
+    Distance, Distillation, Divergence, Hindsight, Modulation, ModulationForm, NO_TOKEN, Side, Support, Surrogate,
+    Tail, Teacher, TokenScope, TopTokens,
+};
 pub use kl::{Kl, KlEstimator, KlForm};
 pub use metrics::{Metric, Metrics};
 pub use policy_gradient::{PolicyGradient, Ratio};
@@ -45,7 +50,8 @@ pub trait Objective: Send + Sync {
 /// What became of a micro-batch.
 #[derive(Debug, Clone)]
 pub struct LossTerms {
-    /// One f64 number with its graph: `loss.backward()` gives the gradients of `Tokens::logprobs` and `Tokens::entropy`.
+    /// One f64 number with its graph: `loss.backward()` gives the gradients of `Tokens::logprobs`, `Tokens::entropy` and
+    /// `TopTokens::student`.
     pub loss: Tensor,
     /// What else is told.
     pub metrics: Metrics,
@@ -73,6 +79,8 @@ pub struct Objectives {
     pub entropy: Entropy,
     /// What was written is imitated.
     pub supervised: Supervised,
+    /// What a teacher says that knows more is learned from.
+    pub hindsight: Hindsight,
 }
 
 impl Objectives {
@@ -86,15 +94,20 @@ impl Objectives {
         self.entropy.weight != 0.0
     }
 
+    /// Whether the loss needs a teacher; [`Hindsight::support`] tells whether at more than the sampled tokens.
+    pub fn needs_teacher(&self) -> bool {
+        self.hindsight.needs_teacher()
+    }
+
     /// A micro-batch's share of the loss. Summed over the micro-batches that `totals` were counted over, loss and gradients
     /// do not depend on the split, unless the scope is `micro-batch`. A micro-batch without needed tokens gives 0.
     ///
-    /// Metrics: `loss` and `loss/<name>` (with its weight), those of each objective, and `entropy/mean` where there are
-    /// entropies.
+    /// Metrics: `loss` and `loss/<name>` (with its weight), those of each objective, `entropy/mean` where there are
+    /// entropies, and `hindsight/...` where there is a teacher.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for shapes that do not fit together, totals that do not include the micro-batch, and a
-    /// reference or entropies that a term needs and are not there.
+    /// reference, entropies or a teacher that a term needs and are not there.
     pub fn loss(&self, tokens: &Tokens, totals: &Totals) -> Result<LossTerms> {
         tokens.check()?;
         let normaliser = Normaliser { aggregation: self.aggregation, scope: self.scope, totals: *totals };
@@ -102,7 +115,9 @@ impl Objectives {
         // Nothing, but with a graph: the log-probabilities have a gradient even when no term is on.
         let logprobs = needed.of(&tokens.logprobs)?;
         let mut loss = (&logprobs * logprobs.zeros_like()?)?.sum_all()?;
-        let mut metrics = Metrics::default();
+        let mut metrics = hindsight::metrics(tokens)?;
+        let modulated = self.hindsight.modulation.modulated(tokens)?;
+        let tokens = modulated.as_ref().unwrap_or(tokens);
         for (weight, objective) in self.terms() {
             let terms = objective.loss(tokens, &normaliser)?;
             let weighted = (terms.loss * weight)?;
@@ -131,11 +146,14 @@ impl Objectives {
     /// The terms that are on, with their weights.
     fn terms(&self) -> impl Iterator<Item = (f64, &dyn Objective)> {
         let kl = if self.kl.form == KlForm::Loss { self.kl.weight } else { 0.0 };
-        let terms: [(f64, &dyn Objective); 4] = [
+        let terms: [(f64, &dyn Objective); 7] = [
             (self.policy_gradient.weight, &self.policy_gradient),
             (kl, &self.kl),
             (self.entropy.weight, &self.entropy),
             (self.supervised.weight, &self.supervised),
+            (self.hindsight.distillation.weight, &self.hindsight.distillation),
+            (self.hindsight.divergence.weight, &self.hindsight.divergence),
+            (self.hindsight.surrogate.weight, &self.hindsight.surrogate),
         ];
         terms.into_iter().filter(|(weight, _)| *weight != 0.0)
     }
@@ -150,16 +168,16 @@ impl Objectives {
             ("kl", self.kl.weight),
             ("entropy", self.entropy.weight),
             ("supervised", self.supervised.weight),
+            ("hindsight.distillation", self.hindsight.distillation.weight),
+            ("hindsight.divergence", self.hindsight.divergence.weight),
+            ("hindsight.surrogate", self.hindsight.surrogate.weight),
         ];
         if let Some((name, weight)) = weights.into_iter().find(|(_, weight)| !weight.is_finite()) {
             return Err(Error::invalid(format!("{name}.weight"), "a finite number", weight.to_string()));
         }
-        if let Aggregation::FixedLength(length) = self.aggregation
-            && !(length.is_finite() && length > 0.0)
-        {
-            return Err(Error::invalid("aggregation.fixed-length", "more than 0 tokens", length.to_string()));
-        }
+        self.aggregation.check("aggregation")?;
         self.policy_gradient.check()?;
-        self.kl.check()
+        self.kl.check()?;
+        self.hindsight.check()
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use candle_core::{DType, Tensor, WithDType};
 
+use super::hindsight::{Teacher, TokenScope};
 use crate::{Error, Result};
 
 /// The needed tokens of a micro-batch, one row (sequence) after the other. All tensors are `[n]`, n the number of tokens.
@@ -25,6 +26,8 @@ pub struct Tokens {
     pub query_mask: Tensor,
     /// The advantage of the token's row.
     pub advantages: Tensor,
+    /// What a teacher said that knew more.
+    pub teacher: Option<Teacher>,
 }
 
 impl Tokens {
@@ -59,7 +62,7 @@ impl Tokens {
         if end != n {
             return Err(Error::invalid("rows", format!("{n} tokens, as in logprobs"), format!("{end}")));
         }
-        Ok(())
+        self.teacher.as_ref().map_or(Ok(()), |teacher| teacher.check(n))
     }
 }
 
@@ -98,6 +101,10 @@ pub struct Totals {
     pub policy: TokenCount,
     /// Under the query masks.
     pub query: TokenCount,
+    /// Of the policy mask, what a teacher speaks of.
+    pub taught_policy: TokenCount,
+    /// Of the query mask, what a teacher speaks of.
+    pub taught_query: TokenCount,
     /// Micro-batches.
     pub micro_batches: f64,
 }
@@ -109,23 +116,37 @@ impl Totals {
         self.query.add(TokenCount::of(rows, query_mask));
         self.micro_batches += 1.0;
     }
+
+    /// Counts what a teacher speaks of in a micro-batch, beside [`add`](Self::add).
+    pub fn add_taught(&mut self, rows: &[Range<usize>], policy_mask: &[f32], query_mask: &[f32], teacher_mask: &[f32]) {
+        for (scope, count) in
+            [(TokenScope::Policy, &mut self.taught_policy), (TokenScope::Query, &mut self.taught_query)]
+        {
+            count.add(TokenCount::of(rows, &scope.mask(policy_mask, query_mask, teacher_mask)));
+        }
+    }
 }
 
 /// Lets through what a mask needs, as f64.
 pub(super) struct Needed {
     mask: Tensor,
-    zeros: Tensor,
+    others: Tensor,
 }
 
 impl Needed {
     pub(super) fn new(mask: &Tensor) -> Result<Self> {
-        Ok(Self { zeros: Tensor::zeros(mask.shape(), DType::F64, mask.device())?, mask: mask.ne(0.0)? })
+        Self::or(0.0, mask)
+    }
+
+    /// With this number, which must be finite, instead of 0 where the mask is 0.
+    pub(super) fn or(other: f64, mask: &Tensor) -> Result<Self> {
+        Ok(Self { others: Tensor::full(other, mask.shape(), mask.device())?, mask: mask.ne(0.0)? })
     }
 
     /// `x` where the mask is 1 and 0 elsewhere, in value and in gradient, whatever `x` holds there. An infinity in a needed
     /// token becomes NaN, so that no limit further on can hide it.
     pub(super) fn of(&self, x: &Tensor) -> Result<Tensor> {
-        let kept = self.mask.where_cond(&x.to_dtype(DType::F64)?, &self.zeros)?;
+        let kept = self.mask.where_cond(&x.to_dtype(DType::F64)?, &self.others)?;
         let zero_or_nan = (kept.detach() * 0.0)?;
         Ok((kept + zero_or_nan)?)
     }

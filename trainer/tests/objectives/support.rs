@@ -120,6 +120,7 @@ impl Batch {
             policy_mask: tensor(&self.policy_mask),
             query_mask: tensor(&self.query_mask),
             advantages: tensor(&self.advantages),
+            teacher: None,
         };
         (tokens, logprobs, entropy)
     }
