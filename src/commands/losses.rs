@@ -22,13 +22,14 @@ Episodes of one task are a group; those without a reward are left out. What the 
 counts as written by this model. Nothing is learnt: the loss and its gradient's norm are told, as an update would see them.
 
 `--out` gets a line an episode: `source`, `task`, `sample`, `reward`, `advantage`, `tokens` (all that the model saw), `places` (of those that the
-policy wrote, from 0), `in_query` (which of these are in a query) and `logprobs` (of these under this model, natural logarithms).
+policy wrote, from 0), `in_query` (which of these are in a query) and `logprobs` (of these under this model, natural logarithms, at the
+temperature of `rollout.sampling`). The reference of a divergence is the model itself: it is 0 here.
 
 Examples:
   hindsearch losses runs/vllm --model models/Qwen2.5-0.5B-Instruct
   hindsearch losses runs/vllm/trajectories.jsonl --model m --override objective=gspo --out losses.jsonl")]
 pub struct Args {
-    /// The run's folder, or a file of trajectories
+    /// The run's folder (of a training run the last step), or a file of trajectories
     run: PathBuf,
     /// The model: a folder of Hugging Face's form, or a GGUF file
     #[arg(long)]

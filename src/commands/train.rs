@@ -30,17 +30,17 @@ const MAY_CHANGE: &[&str] =
 #[derive(clap::Args)]
 #[command(after_help = "\
 The same command goes on with a run that was stopped, from its newest checkpoint, and on the CPU ends with the same bits. The run's folder
-gets `config.toml` (all settings), `metrics.jsonl`, TensorBoard's events, `curve.svg`, `trajectories/` and `evaluation/` (a file a step;
+gets `config.toml` (all settings), `run.json` (the recipe, and what tells the model and the tasks from others), `metrics.jsonl`, TensorBoard's events, `curve.svg`, `trajectories/` and `evaluation/` (a file a step;
 `hindsearch view` shows one), `checkpoints/`, and at the end `model/`, which transformers loads (with adapters also `adapter/`, for PEFT).
 
 Settings are a TOML file; `hindsearch train ... --dry-run` prints all of them, with what a step needs.
 
 Examples:
-  hindsearch train sample --model models/SmolLM2-135M-Instruct.gguf --out runs/first --dry-run
-  hindsearch train sample --model models/Qwen2.5-0.5B-Instruct --settings grpo.toml --out runs/grpo
+  hindsearch train wiki --model models/SmolLM2-135M-Instruct.gguf --out runs/first --dry-run
+  hindsearch train wiki --model models/Qwen2.5-0.5B-Instruct --settings grpo.toml --out runs/grpo
   hindsearch train http://127.0.0.1:8000 --model m --tasks nq_train.jsonl --held-out nq_test.jsonl --preset search-r1 --out runs/nq
-  hindsearch train sample --model m --out runs/gpu --override device=cuda --dry-run
-  hindsearch train sample --model m --override objective=gspo --override rollout.samples=8 --out runs/gspo")]
+  hindsearch train wiki --model m --out runs/gpu --override device=cuda --dry-run
+  hindsearch train wiki --model m --override objective=gspo --override rollout.samples=8 --out runs/gspo")]
 pub struct Args {
     /// The index folder, or addresses of servers, separated by commas
     index: String,

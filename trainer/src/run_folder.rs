@@ -162,7 +162,7 @@ impl RunFolder {
         };
         let before: Json =
             serde_json::from_str(&text).map_err(|error| Error::file(&path, "JSON", error.to_string()))?;
-        let names = inputs.keys().map(|name| (*name, &before["inputs"][*name] == &now["inputs"][*name]));
+        let names = inputs.keys().map(|name| (*name, before["inputs"][*name] == now["inputs"][*name]));
         let same = [("recipe", before["preset"] == now["preset"])].into_iter().chain(names);
         match same.into_iter().find(|(_, is_same)| !is_same) {
             None => Ok(()),

@@ -35,7 +35,7 @@ pub struct TrainSettings {
     pub lora: Option<LoraConfig>,
     /// How episodes are played.
     pub rollout: RolloutSettings,
-    /// What is made smaller: the name of a preset, or a table.
+    /// What is made smaller: the name of a preset, or a table, in which `preset` names what the rest changes.
     pub objective: Objective,
     /// How gradients change weights.
     pub optimizer: AdamWSettings,

@@ -1,6 +1,6 @@
 """Do transformers and PEFT find the numbers of a trained model that we find?
 
-    hindsearch losses RUN/trajectories/step-000003.jsonl --model RUN/model --out told.jsonl
+    hindsearch losses RUN --model RUN/model --out told.jsonl
     python check_trained.py RUN told.jsonl [BASE]
 
 Compares each token's log-probability under RUN/model, as `losses` told it, with torch's. With BASE, the folder of the model that the run
