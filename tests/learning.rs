@@ -255,6 +255,11 @@ fn what_is_refused_begins_no_run() {
         ("update.micro_tokens=0", ["update.micro_tokens", "0"]),
         ("objective.kl.weigth=0.1", ["weigth", "weight"]),
         ("objective={preset=\"gsp\"}", ["gsp", "gspo"]),
+        ("schedule.floor=-5.0", ["schedule.floor", "-5"]),
+        ("schedule.floor=nan", ["schedule.floor", "NaN"]),
+        ("imitation.rate=1e300", ["imitation.rate", "0 to 1"]),
+        ("rollout.sampling.temperature=1e-300", ["temperature", "0.01"]),
+        ("rollout.samples=4294967295", ["rollout.samples", "16384"]),
     ] {
         bench.refused(&arguments(&model, "new", &["--override", setting]), 2, &words);
         assert!(!bench.path("new").exists(), "{setting}");
@@ -286,4 +291,51 @@ fn one_value_of_a_preset_changes_nothing_else() {
     assert_eq!(table, objective(&["objective=gspo", "objective.kl.weight=0.25"]));
     // The learning rate alone.
     bench.ok(&arguments(&model, "run", &["--dry-run", "--override", "schedule.peak=1e-5"]));
+}
+
+#[test]
+fn a_step_longer_than_all_tasks_plays_each_once() {
+    let (bench, model) = world();
+    let huge = ["--override", "rollout.tasks=9223372036854775807", "--override", "imitation.tasks=9223372036854775807"];
+    bench.ok(&arguments(&model, "run", &[&huge[..], &["--override", "steps=1"]].concat()));
+    let (_, last) = numbers(&bench.path("run"))
+        .into_iter()
+        .rev()
+        .find(|(_, values)| values.contains_key("episode/count"))
+        .expect("a step");
+    assert_eq!(last["episode/count"].parse::<f64>(), Ok(9.0 * 3.0));
+}
+
+#[test]
+fn a_run_without_its_metrics_goes_on_and_keeps_what_is_not_its_own() {
+    let (bench, model) = world();
+    bench.ok(&arguments(&model, "run", &["--override", "steps=1"]));
+    std::fs::remove_file(bench.path("run/metrics.jsonl")).expect("metrics");
+    bench.write("run/model/mine.txt", "mine");
+    bench.refused(&arguments(&model, "run", &[]), 2, &["mine.txt", "move it away"]);
+    std::fs::remove_file(bench.path("run/model/mine.txt")).expect("a file");
+    bench.ok(&arguments(&model, "run", &[]));
+    assert!(numbers(&bench.path("run")).iter().any(|(step, _)| *step == 5));
+}
+
+#[test]
+fn episodes_that_no_model_wrote_are_refused() {
+    let (bench, model) = world();
+    bench.ok(&arguments(&model, "run", &["--override", "imitation.steps=0", "--override", "steps=1"]));
+    let text = std::fs::read_to_string(bench.path("run/trajectories/step-000001.jsonl")).expect("lines");
+    let first: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+    let policy =
+        first["spans"].as_array().expect("spans").iter().position(|span| span["author"] == "policy").expect("a span");
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut episode = first.clone();
+        change(&mut episode);
+        bench.write("changed.jsonl", format!("{episode}\n"));
+    };
+    let losses = ["losses", "changed.jsonl", "--model", &model, "--preset", "recipe.toml"];
+    changed(&|episode| episode["spans"][policy]["tokens"][0] = 4_000_000_000_u32.into());
+    bench.refused(&losses, 2, &["4000000000", "another tokenizer"]);
+    changed(&|episode| episode["spans"][policy]["logprobs"][0] = (-1e30).into());
+    bench.refused(&losses, 2, &["log-probabilities", "-10000"]);
+    changed(&|episode| (episode["spans"], episode["turns"]) = (Value::Array(Vec::new()), Value::Array(Vec::new())));
+    bench.refused(&losses, 2, &["spans"]);
 }

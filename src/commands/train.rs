@@ -104,6 +104,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         settings: settings.update,
         temperature: settings.rollout.sampling.temperature,
     })?;
+    check_model(&args.out.join("model"))?;
     // Not before all that can be refused is known to be usable.
     let folder = open(&args.out, &settings)?;
     folder.keep(rules.preset(), &inputs)?;
@@ -126,6 +127,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let model = args.out.join("model");
     // That of an earlier end, where the run has gone on since.
     if model.exists() {
+        check_model(&model)?;
         std::fs::remove_dir_all(&model).map_err(hindsearch::indexes::Error::io("replace", &model))?;
     }
     let output = ModelOutput { files: files.companions()?, ..ModelOutput::default() };
@@ -147,6 +149,25 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         curve.display()
     )?;
     Ok(out.flush()?)
+}
+
+/// Whether a model's folder has nothing but a model in it, so that another can take its place.
+fn check_model(folder: &Path) -> Result<(), Failure> {
+    const KINDS: [&str; 4] = ["json", "safetensors", "jinja", "model"];
+    const NAMES: [&str; 2] = ["merges.txt", "vocab.txt"];
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let kind = path.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
+        let is_known = KINDS.contains(&kind) || NAMES.iter().any(|name| path.ends_with(name));
+        if path.is_dir() || !is_known || !folder.join("config.json").is_file() {
+            return Err(Failure::Usage(format!(
+                "`{}` is not of a model, and the run's model will take this folder's place; move it away",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What episodes earned, step by step.

@@ -5,6 +5,9 @@ use hindsearch_env::{Author, Prompt, Trajectory};
 use crate::text::Language;
 use crate::{Error, Result};
 
+/// What a model's log-probabilities may be, but for rounding. Far below, a ratio of probabilities is no number any more.
+const LOGPROBS: std::ops::RangeInclusive<f32> = -1e4..=1e-3;
+
 /// An episode as a sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
@@ -24,7 +27,8 @@ impl Sample {
     /// From an episode that is over. Masks come from the authors of spans and the offsets of tokens, never from text.
     ///
     /// # Errors
-    /// Those of [`Language::tokenized`]; [`Error::InvalidInput`] for log-probabilities that do not fit the tokens.
+    /// Those of [`Language::tokenized`]; [`Error::InvalidInput`] for an episode without text, and for log-probabilities that do not fit the tokens
+    /// or are none.
     pub fn new(language: &Language, prompt: &Prompt, episode: &Trajectory, advantage: f64) -> Result<Self> {
         let episode = language.tokenized(prompt, episode)?;
         let (tokens, policy, query) = (episode.tokens(), episode.policy_mask(), episode.query_mask());
@@ -36,6 +40,14 @@ impl Sample {
         if known && logprobs.len() != places.len() {
             let what = format!("log-probabilities of task `{}`, sample {}", episode.task, episode.sample);
             return Err(Error::invalid(what, format!("{}, one a token", places.len()), logprobs.len().to_string()));
+        }
+        let what = || format!("task `{}`, sample {}", episode.task, episode.sample);
+        if tokens.is_empty() {
+            return Err(Error::invalid(what(), "spans with texts", "none"));
+        }
+        if let Some(wrong) = logprobs.iter().find(|logprob| !LOGPROBS.contains(logprob)) {
+            let expected = format!("log-probabilities of {} to 0", LOGPROBS.start());
+            return Err(Error::invalid(what(), expected, wrong.to_string()));
         }
         Ok(Self { tokens, places, in_query, logprobs: known.then_some(logprobs), advantage })
     }

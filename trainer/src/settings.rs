@@ -14,6 +14,11 @@ use crate::schedule::Schedule;
 use crate::update::UpdateSettings;
 use crate::{Error, Result};
 
+/// AdamW moves each weight by about its rate: with a higher one nothing is left of a model.
+const MOST_RATE: f64 = 1.0;
+/// Episodes of a task in a step.
+const MOST_SAMPLES: u32 = 1 << 14;
+
 /// What is made smaller where nothing is said.
 pub const DEFAULT_OBJECTIVE: &str = "search-r1";
 
@@ -282,13 +287,20 @@ impl TrainSettings {
             return Err(Error::invalid(name, "1 or more", "0"));
         }
         for (name, rate) in [("imitation.rate", self.imitation.rate), ("schedule.peak", self.schedule.peak)] {
-            if !(rate.is_finite() && rate >= 0.0) {
-                return Err(Error::invalid(name, "a learning rate of 0 or more", rate.to_string()));
+            if !(0.0..=MOST_RATE).contains(&rate) {
+                return Err(Error::invalid(name, format!("a learning rate of 0 to {MOST_RATE}"), rate.to_string()));
             }
         }
         if (self.device, self.precision()) == (Processor::Cpu, Precision::Bf16) {
             let expected = "`f32` on the CPU, where bf16 has no fast products: it is slower there, and less exact";
             return Err(Error::invalid("precision", expected, "`bf16`"));
+        }
+        if !(0.0..=1.0).contains(&self.schedule.floor) {
+            return Err(Error::invalid("schedule.floor", "0 to 1", self.schedule.floor.to_string()));
+        }
+        if self.rollout.samples > MOST_SAMPLES {
+            let (expected, found) = (format!("1 to {MOST_SAMPLES}"), self.rollout.samples.to_string());
+            return Err(Error::invalid("rollout.samples", expected, found));
         }
         if let Some(lora) = &self.lora {
             lora.check()?;

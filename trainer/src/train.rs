@@ -260,7 +260,11 @@ impl Training<'_> {
 
     /// Whether the numbers of a test after this step were kept.
     fn was_tested(&self, step: u64) -> Result<bool> {
-        let records = read_metrics(&self.folder.path().join("metrics.jsonl"), &|_| {})?;
+        let path = self.folder.path().join("metrics.jsonl");
+        if !path.exists() {
+            return Ok(false);
+        }
+        let records = read_metrics(&path, &|_| {})?;
         Ok(records
             .iter()
             .any(|record| record.step == step && record.values.keys().any(|name| name.starts_with("test/"))))
@@ -293,7 +297,9 @@ impl Training<'_> {
         let total = self.tasks.len() as u64;
         let mut chosen: Vec<Task> = Vec::new();
         let mut order: (Option<u64>, Vec<usize>) = (None, Vec::new());
-        for number in step * count as u64..(step + 1) * count as u64 {
+        // A step that is longer than a round plays each task once.
+        let count = total.min(count as u64);
+        for number in step * count..(step + 1) * count {
             let round = number / total;
             if order.0 != Some(round) {
                 let mut places: Vec<usize> = (0..self.tasks.len()).collect();
@@ -302,7 +308,7 @@ impl Training<'_> {
                 order = (Some(round), places);
             }
             let task = &self.tasks[order.1[(number % total) as usize]];
-            // A step that is longer than a round plays a task once.
+            // Two rounds may meet in a step.
             if !chosen.iter().any(|other| other.id() == task.id()) {
                 chosen.push(task.clone());
             }

@@ -107,9 +107,23 @@ impl Learner {
     /// The log-probability of each token that the policy wrote, under the model as it is now; one list a sample.
     ///
     /// # Errors
-    /// Those of the tensors.
+    /// [`Error::InvalidInput`] for samples that do not fit the model; those of the tensors.
     pub fn logprobs(&self, samples: &[Sample]) -> Result<Vec<Vec<f32>>> {
+        self.check(samples)?;
         self.scored(&self.decoder, samples)
+    }
+
+    /// Whether the model knows all tokens.
+    fn check(&self, samples: &[Sample]) -> Result<()> {
+        let vocabulary = self.decoder.config().vocabulary;
+        for (number, sample) in samples.iter().enumerate() {
+            if let Some(wrong) = sample.tokens.iter().find(|token| **token as usize >= vocabulary) {
+                let what = format!("sample {number} (from 0): its tokens");
+                let expected = format!("those of this model, below {vocabulary}");
+                return Err(Error::invalid(what, expected, format!("{wrong}; was another tokenizer used?")));
+            }
+        }
+        Ok(())
     }
 
     fn scored(&self, decoder: &Decoder, samples: &[Sample]) -> Result<Vec<Vec<f32>>> {
@@ -129,6 +143,7 @@ impl Learner {
     /// # Errors
     /// [`Error::InvalidInput`] for samples that do not fit the model; those of the tensors.
     pub fn gradients(&self, samples: &[Sample]) -> Result<Metrics> {
+        self.check(samples)?;
         let reference = self.reference.as_ref().filter(|_| self.objectives.needs_reference());
         let mut reference = reference.map(|decoder| self.scored(decoder, samples)).transpose()?.map(Vec::into_iter);
         let parts = micro_batches(samples, self.settings.micro_tokens).into_iter();

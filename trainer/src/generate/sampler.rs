@@ -37,8 +37,8 @@ impl Sampling {
     /// [`Error::InvalidInput`] for numbers that mean nothing.
     pub fn check(&self) -> Result<()> {
         let refuse = |name: &str, expected: &str, found: f64| Err(Error::invalid(name, expected, found.to_string()));
-        if !(0.0..=100.0).contains(&self.temperature) {
-            return refuse("sampling.temperature", "0 to 100", self.temperature);
+        if !(self.temperature == 0.0 || (0.01..=100.0).contains(&self.temperature)) {
+            return refuse("sampling.temperature", "0, or 0.01 to 100", self.temperature);
         }
         if !(self.top_p > 0.0 && self.top_p <= 1.0) {
             return refuse("sampling.top_p", "above 0, up to 1", self.top_p);
