@@ -37,6 +37,14 @@ impl ProgressLine {
         }
     }
 
+    /// Writes while the line is away from the screen.
+    pub fn suspend(&self, write: impl FnOnce()) {
+        match self.current().as_ref() {
+            Some((_, bar)) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
     fn current(&self) -> MutexGuard<'_, Option<(String, ProgressBar)>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }

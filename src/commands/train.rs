@@ -108,7 +108,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     // Not before all that can be refused is known to be usable.
     let folder = open(&args.out, &settings)?;
     folder.keep(rules.preset(), &inputs)?;
-    let watch = Watched { line: context.progress(), context, step: Mutex::default() };
+    let watch = Watched { line: Arc::new(context.progress()), context, step: Mutex::default() };
     let training = Training {
         settings: &settings,
         rules: &rules,
@@ -120,7 +120,11 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         watch: &watch,
     };
     let quiet = context.quiet || context.json;
-    let monitor = |after| Monitor::open(folder.path(), after, Arc::new(move |notice| tell(notice, quiet)));
+    let line = watch.line.clone();
+    let monitor = |after| {
+        let told = Arc::new(move |notice: Notice<'_>| line.suspend(|| tell(notice, quiet)));
+        Monitor::open(folder.path(), after, told)
+    };
     let outcome = training.run(&mut learner, monitor, &context.interrupt);
     watch.line.finish();
     outcome?;
@@ -328,7 +332,7 @@ fn show_plan(settings: &TrainSettings, config: &ModelConfig, args: &Args, contex
 }
 
 struct Watched<'a> {
-    line: ProgressLine,
+    line: Arc<ProgressLine>,
     context: &'a Context,
     /// Which step it is, and how long the run may still take.
     step: Mutex<String>,
