@@ -30,7 +30,7 @@ pub use error::{Error, Result};
 pub use escape::{escape, unescape};
 #[cfg(feature = "remote")]
 pub use judge::{Judge, Judging, Told};
-pub use log::{STEPS, TrajectoryLog, last_step, read_trajectories};
+pub use log::{STEPS, TRAJECTORIES, TrajectoryLog, read_trajectories, trajectories_file};
 pub use preset::{
     Budget, Choose, Clip, Cut, End, Grammar, Invalid, JsonForm, LastTurn, Limits, Observation, Overflow, PRESETS,
     Preset, Prompt, QueryForm, Tags, Then,

@@ -115,8 +115,39 @@ impl TrajectoryLog {
 /// Where a training run keeps the trajectories of each step.
 pub const STEPS: &str = "trajectories";
 
+/// Names of a run's file of trajectories in its folder: as it is, or compressed.
+pub const TRAJECTORIES: [&str; 2] = ["trajectories.jsonl", "trajectories.jsonl.zst"];
+
+/// The file of trajectories of a run's folder, of a training run that of its last step; a file is itself.
+///
+/// # Errors
+/// [`Error::Io`] where nothing is; [`Error::NotFound`] in a folder of something else; [`Error::InvalidInput`] where two files might be meant.
+pub fn trajectories_file(run: &Path) -> Result<PathBuf> {
+    let metadata = run.metadata().map_err(Error::io("open", run))?;
+    if !metadata.is_dir() {
+        return Ok(run.to_path_buf());
+    }
+    match &TRAJECTORIES.map(|name| run.join(name)).into_iter().filter(|path| path.is_file()).collect::<Vec<_>>()[..] {
+        [only] => Ok(only.clone()),
+        [] => last_step(run).ok_or_else(|| Error::NotFound {
+            what: format!(
+                "`{}`, `{}` or a step's file under `{STEPS}` in `{}`",
+                TRAJECTORIES[0],
+                TRAJECTORIES[1],
+                run.display()
+            ),
+            remedy: "name the file of trajectories itself".into(),
+        }),
+        _ => Err(Error::invalid(
+            format!("`{}`", run.display()),
+            "one file of trajectories",
+            format!("`{}` and `{}`; name one of them", TRAJECTORIES[0], TRAJECTORIES[1]),
+        )),
+    }
+}
+
 /// The file of a training run's last step that has trajectories; nothing where the folder has none.
-pub fn last_step(run: &Path) -> Option<PathBuf> {
+fn last_step(run: &Path) -> Option<PathBuf> {
     let files = std::fs::read_dir(run.join(STEPS)).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     // A step that was stopped has left an empty one.
     let has_some = |path: &PathBuf| path.metadata().is_ok_and(|metadata| metadata.len() > 0);

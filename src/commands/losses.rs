@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hindsearch::env::Trajectory;
-use hindsearch::trainer::{Decoder, Language, Learner, LearnerParts, Metrics, ModelFiles, Sample, TrainSettings};
+use hindsearch::trainer::{Decoder, Language, Learner, Metrics, ModelFiles, Sample};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -74,24 +74,14 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
             args.run.display()
         )));
     }
-    let learner = learner(&settings, &files)?;
+    let decoder = Decoder::placed(files.config(), files.weights()?, true, &settings.placement()?)?;
+    let learner = settings.learner(Arc::new(decoder))?;
     if let Some(path) = &args.out {
         write(path, &learner, &rewarded, &samples)?;
         context.tell(format_args!("wrote {} episodes to `{}`", count(samples.len() as u64), path.display()));
     }
     let metrics = learner.gradients(&samples)?;
     tell(&metrics, learner.gradient_norm()?, samples.len(), episodes.len() - samples.len(), context)
-}
-
-fn learner(settings: &TrainSettings, files: &ModelFiles) -> Result<Learner, Failure> {
-    let decoder = Decoder::placed(files.config(), files.weights()?, true, &settings.placement()?)?;
-    Ok(Learner::new(LearnerParts {
-        decoder: Arc::new(decoder),
-        objectives: settings.objectives()?,
-        optimizer: settings.optimizer,
-        settings: settings.update,
-        temperature: settings.rollout.sampling.temperature,
-    })?)
 }
 
 /// A line of `--out`.

@@ -10,9 +10,9 @@ use hindsearch::indexes::Progress;
 use hindsearch::trainer::DEFAULT_OBJECTIVE;
 use hindsearch::trainer::ops::LOGIT_ROWS;
 use hindsearch::trainer::{
-    Axes, Decoder, Fingerprint, Language, Learner, LearnerParts, Machine, Method, ModelConfig, ModelFiles, ModelOutput,
-    Monitor, Notice, PlanSettings, Precision, Processor, Record, RunFolder, Series, Shape, Skipped, TrainSettings,
-    Training, Watch, chart, plan, read_metrics, write_model,
+    Axes, Decoder, Fingerprint, Language, Machine, Method, ModelConfig, ModelFiles, ModelOutput, Monitor, Notice,
+    PlanSettings, Precision, Processor, Record, RunFolder, Series, Shape, Skipped, TrainSettings, Training, Watch,
+    chart, plan, read_metrics, write_model,
 };
 use toml::{Table, Value};
 
@@ -97,13 +97,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         decoder.add_adapters(lora, settings.seed)?;
     }
     let decoder = Arc::new(decoder);
-    let mut learner = Learner::new(LearnerParts {
-        decoder: decoder.clone(),
-        objectives: settings.objectives()?,
-        optimizer: settings.optimizer,
-        settings: settings.update,
-        temperature: settings.rollout.sampling.temperature,
-    })?;
+    let mut learner = settings.learner(decoder.clone())?;
     check_model(&args.out.join("model"))?;
     // Not before all that can be refused is known to be usable.
     let folder = open(&args.out, &settings)?;

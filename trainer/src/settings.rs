@@ -1,17 +1,19 @@
 //! How is a model trained? All settings of a run, with their defaults.
 
+use std::sync::Arc;
+
 use candle_core::{DType, Device};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Value;
 
-use crate::decoder::LoraConfig;
+use crate::decoder::{Decoder, LoraConfig};
 use crate::generate::Sampling;
 use crate::objective::Objectives;
 use crate::ops::Placement;
 use crate::optim::{AdamW, AdamWSettings};
 use crate::schedule::Schedule;
-use crate::update::UpdateSettings;
+use crate::update::{Learner, LearnerParts, UpdateSettings};
 use crate::{Error, Result};
 
 /// AdamW moves each weight by about its rate: with a higher one nothing is left of a model.
@@ -229,6 +231,20 @@ impl TrainSettings {
             Objective::Name(name) => Objectives::named(name),
             Objective::Table(objectives) => Ok(**objectives),
         }
+    }
+
+    /// A learner of this model that has made no update.
+    ///
+    /// # Errors
+    /// Those of [`Self::objectives`] and [`Learner::new`].
+    pub fn learner(&self, decoder: Arc<Decoder>) -> Result<Learner> {
+        Learner::new(LearnerParts {
+            decoder,
+            objectives: self.objectives()?,
+            optimizer: self.optimizer,
+            settings: self.update,
+            temperature: self.rollout.sampling.temperature,
+        })
     }
 
     /// What the model computes in.

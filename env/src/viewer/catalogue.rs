@@ -8,13 +8,10 @@ use std::path::{Path, PathBuf};
 use hindsearch_indexes::{OnProgress, Progress};
 
 use super::summary::Summary;
-use crate::log::{Lines, STEPS, last_step};
+use crate::log::{Lines, trajectories_file};
 use crate::trajectory::Trajectory;
 use crate::{Error, Result};
 
-/// The folder of a training run that has a file for each step.
-/// Names of a run's file in its folder.
-const NAMES: [&str; 2] = ["trajectories.jsonl", "trajectories.jsonl.zst"];
 /// Bytes at the end of what was read by which it is known again.
 const TAIL: u64 = 64;
 
@@ -47,7 +44,7 @@ impl Catalogue {
     /// [`Error::NotFound`] where there is none; [`Error::InvalidInput`] for a folder with two; [`Error::Line`] for a file that holds
     /// something else; [`Error::Io`].
     pub fn open(run: &Path, on_progress: OnProgress<'_>) -> Result<Self> {
-        let path = locate(run)?;
+        let path = trajectories_file(run)?;
         let mut catalogue = Self { path, whole: 0, tail: Vec::new(), entries: Vec::new(), plays: HashMap::new() };
         catalogue.read_on(on_progress)?;
         Ok(catalogue)
@@ -133,24 +130,5 @@ impl Catalogue {
             on_progress(Progress { done: self.whole, total: Some(length) });
         }
         Ok(())
-    }
-}
-
-fn locate(run: &Path) -> Result<PathBuf> {
-    let metadata = run.metadata().map_err(Error::io("open", run))?;
-    if !metadata.is_dir() {
-        return Ok(run.to_path_buf());
-    }
-    match &NAMES.map(|name| run.join(name)).into_iter().filter(|path| path.is_file()).collect::<Vec<_>>()[..] {
-        [only] => Ok(only.clone()),
-        [] => last_step(run).ok_or_else(|| Error::NotFound {
-            what: format!("`{}`, `{}` or a step's file under `{STEPS}` in `{}`", NAMES[0], NAMES[1], run.display()),
-            remedy: "name the file of trajectories itself".into(),
-        }),
-        _ => Err(Error::invalid(
-            format!("`{}`", run.display()),
-            "one file of trajectories",
-            format!("`{}` and `{}`; name one of them", NAMES[0], NAMES[1]),
-        )),
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hindsearch::env::tasks::{self as sets, ReadOptions, TaskSet};
-use hindsearch::env::{Preset, Rules, STEPS, Task, Trajectory, last_step, read_trajectories};
+use hindsearch::env::{Preset, Rules, STEPS, TRAJECTORIES, Task, Trajectory, read_trajectories, trajectories_file};
 use hindsearch::indexes::{self, ErrorKind};
 use hindsearch::retriever::{Retrieve, Retriever};
 use serde_json::Value;
@@ -23,10 +23,8 @@ use super::Context;
 use super::search::open_options;
 use crate::failure::Failure;
 
-/// The file of trajectories in a run's folder: as it is, or compressed.
-const TRAJECTORIES: [&str; 2] = ["trajectories.jsonl", "trajectories.jsonl.zst"];
 /// The file that says how they are played.
-pub const DESCRIPTION: &str = "run.json";
+const DESCRIPTION: &str = "run.json";
 
 /// Play, keep and score episodes
 #[derive(clap::Subcommand)]
@@ -202,30 +200,12 @@ pub fn retriever(place: &str, context: &Context) -> Result<Box<dyn Retrieve>, Fa
     Ok(Box::new(Retriever::open(Path::new(place), open_options(context, None, None)?)?))
 }
 
-/// The file of a run's folder, or the file itself.
-fn file_of(run: &Path) -> Result<PathBuf, Failure> {
-    if !run.is_dir() {
-        return Ok(run.to_path_buf());
-    }
-    match TRAJECTORIES.map(|name| run.join(name)) {
-        [plain, packed] if plain.exists() && packed.exists() => Err(Failure::Usage(format!(
-            "`{}` holds both {}; name one of them",
-            run.display(),
-            TRAJECTORIES.join(" and ")
-        ))),
-        [plain, packed] => match last_step(run) {
-            Some(step) if !plain.exists() && !packed.exists() => Ok(step),
-            _ => Ok(if packed.exists() { packed } else { plain }),
-        },
-    }
-}
-
 /// The trajectories of a run's folder, or of a file.
 ///
 /// # Errors
 /// What cannot be found or read.
 pub fn trajectories(run: &Path) -> Result<Vec<Trajectory>, Failure> {
-    Ok(read_trajectories(&file_of(run)?)?)
+    Ok(read_trajectories(&trajectories_file(run)?)?)
 }
 
 /// Each trajectory with its task; those without one are counted.

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hindsearch::env::policy::{Guesser, Oracle, Policy};
-use hindsearch::env::{Rollout, RolloutOptions, Task, TrajectoryLog};
+use hindsearch::env::{Rollout, RolloutOptions, TRAJECTORIES, Task, TrajectoryLog};
 use serde_json::json;
 
-use super::{Chosen, Context, DESCRIPTION, TRAJECTORIES, description, number, retriever, rules};
+use super::{Chosen, Context, DESCRIPTION, description, number, retriever, rules};
 use crate::commands::write_whole;
 use crate::failure::Failure;
 use crate::output::{count, harmless};

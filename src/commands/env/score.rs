@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use hindsearch::env::{Verdicts, score};
+use hindsearch::env::{Verdicts, score, trajectories_file};
 use serde_json::json;
 
-use super::{Chosen, Context, Played, file_of, number, tell_missing, trajectories, with_tasks};
+use super::{Chosen, Context, Played, number, tell_missing, trajectories, with_tasks};
 use crate::commands::write_whole;
 use crate::failure::Failure;
 use crate::output::{count, harmless};
@@ -56,9 +56,9 @@ struct Sum {
 /// Unreadable trajectories or tasks, an unknown recipe, a file that cannot be written.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     if let Some(path) = &args.out {
-        let is_same = path
-            .canonicalize()
-            .is_ok_and(|out| file_of(&args.run).is_ok_and(|run| run.canonicalize().is_ok_and(|run| run == out)));
+        let is_same = path.canonicalize().is_ok_and(|out| {
+            trajectories_file(&args.run).is_ok_and(|run| run.canonicalize().is_ok_and(|run| run == out))
+        });
         if is_same || path.extension().is_some_and(|extension| extension == "zst") {
             return Err(Failure::Usage(format!(
                 "`--out {}`: expected another file than the run's own, not compressed; name a new `.jsonl`",

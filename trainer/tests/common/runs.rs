@@ -9,8 +9,7 @@ use hindsearch_indexes::Interrupt;
 use hindsearch_retriever::{Passage, Ranked, Retrieve};
 use hindsearch_trainer::ops::Placement;
 use hindsearch_trainer::{
-    Decoder, Error, Language, Learner, LearnerParts, Monitor, Record, RunFolder, TrainSettings, Training, Watch,
-    read_metrics,
+    Decoder, Error, Language, Learner, Monitor, Record, RunFolder, TrainSettings, Training, Watch, read_metrics,
 };
 
 use super::models::model;
@@ -97,14 +96,7 @@ pub fn learner(settings: &TrainSettings, placement: &Placement) -> Learner {
     if let Some(lora) = &settings.lora {
         decoder.add_adapters(lora, settings.seed).unwrap();
     }
-    Learner::new(LearnerParts {
-        decoder: Arc::new(decoder),
-        objectives: settings.objectives().unwrap(),
-        optimizer: settings.optimizer,
-        settings: settings.update,
-        temperature: settings.rollout.sampling.temperature,
-    })
-    .unwrap()
+    settings.learner(Arc::new(decoder)).unwrap()
 }
 
 /// What a run meets outside.

@@ -63,20 +63,6 @@ __device__ inline void store(ELEMENT *row, const float4 sum[FOURTHS], float fact
     }
 }
 
-__device__ inline float row_sum(float value) {
-    for (int lane = LANES / 2; lane > 0; lane /= 2) {
-        value += __shfl_xor_sync(ALL_LANES, value, lane);
-    }
-    return value;
-}
-
-__device__ inline float row_greatest(float value) {
-    for (int lane = LANES / 2; lane > 0; lane /= 2) {
-        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, lane));
-    }
-    return value;
-}
-
 // Block (n, h) takes tile n of queries and head h. `normalisers` is [heads, queries].
 KERNEL(TILE * LANES) attention(const ELEMENT *q, const ELEMENT *k, const ELEMENT *v, ELEMENT *out, float *normalisers, const Tile *tiles,
                                unsigned queries, unsigned heads, unsigned kv_heads, unsigned dim, float scale) {
@@ -104,7 +90,7 @@ KERNEL(TILE * LANES) attention(const ELEMENT *q, const ELEMENT *k, const ELEMENT
             scores[n] = seen ? dot(place_q[row], place_kv[column]) * scale : -INFINITE;
             most = fmaxf(most, scores[n]);
         }
-        most = row_greatest(most);
+        most = warp_greatest(most, LANES);
         float shrink = expf(greatest - most), share = 0.0f;
         for (int n = 0; n < COLUMNS; n++) {
             float weight = expf(scores[n] - most);
@@ -112,7 +98,7 @@ KERNEL(TILE * LANES) attention(const ELEMENT *q, const ELEMENT *k, const ELEMENT
             share += weight;
         }
         greatest = most;
-        total = total * shrink + row_sum(share);
+        total = total * shrink + warp_sum(share, LANES);
         for (int n = 0; n < FOURTHS; n++) {
             sum[n].x *= shrink;
             sum[n].y *= shrink;

@@ -95,6 +95,18 @@ __device__ inline void store(bf16 *low, bf16 *high, const float sum[PIECES][4], 
     }
 }
 
+// Adds sixteen `rows` from `first` on, each as often as two pieces of a product say, to sums of all columns.
+__device__ inline void add_rows(float sum[PIECES][4], const float pieces[2][4], const Row *rows, int first, int g, int t) {
+    unsigned a[4];
+    left_of(a, pieces[0], pieces[1]);
+#pragma unroll
+    for (int n = 0; n < PIECES; n++) {
+        unsigned b[2];
+        right_across(b, rows, first, 8 * n, g, t);
+        multiply(sum[n], a, b);
+    }
+}
+
 // Over the four lanes that have a row.
 __device__ inline float row_sum(float value) {
     value += __shfl_xor_sync(ALL_LANES, value, 1);
@@ -174,14 +186,7 @@ KERNEL(128) attention(const bf16 *q, const bf16 *k, const bf16 *v, bf16 *out, fl
         }
 #pragma unroll
         for (int step = 0; step < KEYS / 16; step++) {
-            unsigned weights[4];
-            left_of(weights, scores[2 * step], scores[2 * step + 1]);
-#pragma unroll
-            for (int n = 0; n < PIECES; n++) {
-                unsigned b[2];
-                right_across(b, values, 16 * step, 8 * n, g, t);
-                multiply(sum[n], weights, b);
-            }
+            add_rows(sum, scores + 2 * step, values, 16 * step, g, t);
         }
     }
     total[0] = row_sum(total[0]);
@@ -250,14 +255,7 @@ KERNEL(128) attention_back_queries(const bf16 *q, const bf16 *k, const bf16 *v, 
         }
 #pragma unroll
         for (int step = 0; step < KEYS / 16; step++) {
-            unsigned slopes[4];
-            left_of(slopes, scores[2 * step], scores[2 * step + 1]);
-#pragma unroll
-            for (int n = 0; n < PIECES; n++) {
-                unsigned b[2];
-                right_across(b, keys, 16 * step, 8 * n, g, t);
-                multiply(sum[n], slopes, b);
-            }
+            add_rows(sum, scores + 2 * step, keys, 16 * step, g, t);
         }
     }
     store(row < tile.count ? to_q + at_low : nullptr, row + 8 < tile.count ? to_q + at_high : nullptr, sum, 1.0f, 1.0f, t);
@@ -320,17 +318,8 @@ KERNEL(128) attention_back_keys(const bf16 *q, const bf16 *k, const bf16 *v, con
                     products[n][i] = weight;
                 }
             }
-            unsigned weights[4], slopes[4];
-            left_of(weights, products[0], products[1]);
-            left_of(slopes, scores[0], scores[1]);
-#pragma unroll
-            for (int n = 0; n < PIECES; n++) {
-                unsigned b[2];
-                right_across(b, gradients, 0, 8 * n, g, t);
-                multiply(sum_v[n], weights, b);
-                right_across(b, asked, 0, 8 * n, g, t);
-                multiply(sum_k[n], slopes, b);
-            }
+            add_rows(sum_v, products, gradients, 0, g, t);
+            add_rows(sum_k, scores, asked, 0, g, t);
         }
     }
     size_t low = ((size_t)(tile.first + row) * kv_heads + kv) * DIM, high = low + (size_t)8 * kv_heads * DIM;

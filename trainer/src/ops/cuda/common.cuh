@@ -45,15 +45,16 @@ __device__ inline void narrow(float value, bf16 &out) {
 #endif
 }
 
-__device__ inline float warp_sum(float value) {
-    for (int lane = WARP / 2; lane > 0; lane /= 2) {
+// Over as many neighbouring lanes, a power of two, given to each of them.
+__device__ inline float warp_sum(float value, int lanes = WARP) {
+    for (int lane = lanes / 2; lane > 0; lane /= 2) {
         value += __shfl_xor_sync(ALL_LANES, value, lane);
     }
     return value;
 }
 
-__device__ inline float warp_greatest(float value) {
-    for (int lane = WARP / 2; lane > 0; lane /= 2) {
+__device__ inline float warp_greatest(float value, int lanes = WARP) {
+    for (int lane = lanes / 2; lane > 0; lane /= 2) {
         value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, lane));
     }
     return value;
