@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use hindsearch_env::hindsight::QuerySpan;
 use hindsearch_env::{Author, Prompt, Trajectory};
 
 use crate::decoder::Packed;
@@ -33,11 +34,17 @@ impl Sample {
     /// From an episode that is over. Masks come from the authors of spans and the offsets of tokens, never from text.
     ///
     /// # Errors
-    /// Those of [`Language::tokenized`]; [`Error::InvalidInput`] for an episode without text, and for log-probabilities that do not fit the tokens
-    /// or are none.
+    /// Those of [`Language::tokenized`] and [`Self::of`].
     pub fn new(language: &Language, prompt: &Prompt, episode: &Trajectory, advantage: f64) -> Result<Self> {
-        let episode = language.tokenized(prompt, episode)?;
-        let (tokens, policy, query) = (episode.tokens(), episode.policy_mask(), episode.query_mask());
+        Self::of(&language.tokenized(prompt, episode)?, QuerySpan::Content, advantage)
+    }
+
+    /// From an episode with the tokens of all spans.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for an episode without text, and for log-probabilities that do not fit the tokens or are none.
+    pub fn of(episode: &Trajectory, span: QuerySpan, advantage: f64) -> Result<Self> {
+        let (tokens, policy, query) = (episode.tokens(), episode.policy_mask(), episode.span_mask(span));
         let places: Vec<usize> = (1..tokens.len()).filter(|place| policy[*place]).collect();
         let in_query = places.iter().map(|place| query[*place]).collect();
         let written = || episode.spans.iter().filter(|span| span.author == Author::Policy);

@@ -28,7 +28,10 @@ pub use checkpoint::{Checkpoint, Checkpoints, Skipped, TensorData};
 pub use decoder::{Decoder, LoraConfig, Packed, Pass};
 pub use error::{Error, Result};
 pub use generate::{Engine, EngineOptions, Generated, Reason, Request, Sampling};
-pub use hindsight::{Lesson, Refresh, TeacherSettings, TeacherWeights};
+pub use hindsight::{
+    Apply, Broadcast, CriticKind, CriticSettings, Guarded, Guards, HindsightSchedule, HindsightSettings, Lesson, Refresh,
+    TaughtTokens, TeacherSettings, TeacherWeights, View,
+};
 pub use model::{
     ModelConfig, ModelFiles, ModelOutput, RopeScaling, StoredType, Weight, Weights, expected_tensors, read_tensors,
     write_model, write_tensors,

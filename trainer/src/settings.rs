@@ -1,5 +1,6 @@
 //! How is a model trained? All settings of a run, with their defaults.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
@@ -131,21 +132,24 @@ impl<'de> Deserialize<'de> for Objective {
     }
 }
 
-/// Supervised steps before the first one of reinforcement: one that knows the answers plays, and what it writes is imitated.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// Supervised steps before the first one of reinforcement: what one wrote that knows the answers is imitated, or what is in a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Imitation {
     /// Steps.
     pub steps: u64,
-    /// Tasks of a step.
+    /// Tasks of a step, or episodes of a file.
     pub tasks: usize,
     /// The learning rate.
     pub rate: f64,
+    /// A file of trajectories that are imitated, whatever they earned; where it is left out, one plays that knows the answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub episodes: Option<PathBuf>,
 }
 
 impl Default for Imitation {
     fn default() -> Self {
-        Self { steps: 0, tasks: 16, rate: 1e-5 }
+        Self { steps: 0, tasks: 16, rate: 1e-5, episodes: None }
     }
 }
 

@@ -144,6 +144,16 @@ impl Learner {
         self.hindsight = factor;
     }
 
+    /// What [`Self::set_hindsight`] was last told.
+    pub fn hindsight(&self) -> f64 {
+        self.hindsight
+    }
+
+    /// Whether a teacher is asked in this step.
+    pub fn needs_teacher_now(&self) -> bool {
+        self.objectives_now().needs_teacher()
+    }
+
     /// Compares with this model from now on, where the objectives need a reference; until then with the one that it began with,
     /// without adapters.
     pub fn set_reference(&mut self, reference: Decoder) {
@@ -354,7 +364,7 @@ impl Learner {
                 number += 1;
             }
         }
-        if self.objectives_now().needs_teacher() {
+        if self.needs_teacher_now() {
             metrics.add("time/teacher", Metric::Sum(teaching.as_secs_f64()));
         }
         let moves = self.teacher.weights == TeacherWeights::Ema;

@@ -57,6 +57,18 @@ impl Hindsight {
             .any(|weight| *weight != 0.0)
     }
 
+    /// At which tokens of the text the terms that are on compare.
+    pub fn scopes(&self) -> impl Iterator<Item = TokenScope> {
+        let Self { distillation, divergence, surrogate, modulation } = self;
+        let all = [
+            (distillation.weight, distillation.scope),
+            (divergence.weight, divergence.scope),
+            (surrogate.weight, surrogate.scope),
+            (modulation.weight, modulation.scope),
+        ];
+        all.into_iter().filter(|(weight, _)| *weight != 0.0).map(|(_, scope)| scope)
+    }
+
     /// At which tokens [`TopTokens`] are needed; none where the sampled ones suffice.
     pub fn support(&self) -> Option<Support> {
         let Self { divergence, surrogate, .. } = self;

@@ -1,33 +1,28 @@
 //! The loop: tasks are drawn, episodes played and scored, advantages computed, the model updated, tested and saved.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::num::NonZero;
-use std::path::{Path, PathBuf};
+mod episodes;
+mod lessons;
+
 use std::time::Instant;
 
-use hindsearch_env::policy::{Oracle, Policy};
-use hindsearch_env::{Rollout, RolloutOptions, Rules, Stop, Task, Trajectory, TrajectoryLog, read_trajectories};
+use hindsearch_env::hindsight::Critic;
+use hindsearch_env::{Rules, Task, Trajectory};
 use hindsearch_indexes::{Interrupt, Progress};
-use hindsearch_retriever::Retrieve;
-use rand::seq::SliceRandom;
+use hindsearch_retriever::{Passage, Retrieve};
 use serde_json::json;
 
-use crate::advantage::Advantage;
-use crate::batch::Sample;
 use crate::checkpoint::{Checkpoint, Checkpoints, Skipped};
 use crate::decoder::Decoder;
 use crate::generate::{EngineOptions, Sampling};
 use crate::model::{StoredType, Weight, Weights, read_tensors, write_tensors};
 use crate::monitor::{Monitor, read_metrics};
-use crate::objective::Metrics;
 use crate::policy::LocalPolicy;
-use crate::random::Position;
 use crate::run_folder::RunFolder;
 use crate::settings::TrainSettings;
 use crate::text::Language;
 use crate::update::Learner;
 use crate::{Error, Result};
+use episodes::{Numbers, add, describe};
 
 /// A training run.
 pub struct Training<'a> {
@@ -41,8 +36,14 @@ pub struct Training<'a> {
     pub tasks: &'a [Task],
     /// What is tested on; never learnt on.
     pub held_out: &'a [Task],
+    /// What is imitated; where there is nothing, one plays that knows the answers. See [`crate::Imitation::episodes`].
+    pub examples: &'a [Trajectory],
     /// How episodes are told to the model.
     pub language: &'a Language,
+    /// Who writes critiques, where `hindsight.view` asks for them.
+    pub critic: Option<&'a dyn Critic>,
+    /// A passage by its id, where passages are at hand: evidence is made of them.
+    pub passage: &'a (dyn Fn(&str) -> Option<Passage> + Sync),
     /// Where all is written.
     pub folder: &'a RunFolder,
     /// Told of what goes on.
@@ -85,7 +86,9 @@ impl Training<'_> {
         if let Some(Checkpoint { step, tensors, state }) = saved {
             learner.restore(tensors, &state["optimizer"])?;
             let tested = self.was_tested(step)?.then_some(step);
-            place = Place { step, updates: state["updates"].as_u64().unwrap_or(0), tested, is_saved: true };
+            let updates = state["updates"].as_u64().unwrap_or(0);
+            let guarded = state["guarded"].as_f64().unwrap_or(1.0);
+            place = Place { step, updates, guarded, tested, is_saved: true };
         }
         let outcome = self.steps(learner, &mut place, &monitor, &checkpoints, interrupt);
         if let Err(Error::Interrupted | Error::Env(hindsearch_env::Error::Interrupted)) = outcome {
@@ -108,7 +111,7 @@ impl Training<'_> {
     ) -> Result<()> {
         let imitated = self.settings.imitation.steps;
         let last = imitated + self.settings.steps;
-        let mut has_reference = imitated == 0 || !learner.objectives().needs_reference();
+        let mut has_reference = imitated == 0 || !learner.needs_reference();
         let mut seconds = None;
         let due = |every: u64, step: u64| every > 0 && (step.is_multiple_of(every) || step == last);
         loop {
@@ -133,6 +136,10 @@ impl Training<'_> {
             seconds = Some(begun.elapsed().as_secs_f64());
             *place = Place { step, is_saved: false, ..*place };
             monitor.record(step, &numbers.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>());
+            if let Some(stopped) = self.guarded(&numbers, place) {
+                self.save(learner, place, monitor, checkpoints)?;
+                return Err(stopped);
+            }
         }
     }
 
@@ -158,27 +165,23 @@ impl Training<'_> {
         let mut numbers = Numbers::new();
         let (imitation, begun) = (&self.settings.imitation, Instant::now());
         if step <= imitation.steps {
-            let tasks = self.draw(step - 1, imitation.tasks, "imitation");
-            let episodes = self.play(&Oracle::new(&tasks), &tasks, 1, step, interrupt)?;
-            let samples: Vec<Sample> = episodes
-                .iter()
-                .filter(|episode| episode.reward.is_some())
-                .map(|episode| self.sample(episode, 0.0))
-                .collect::<Result<_>>()?;
+            let samples = self.imitated(step, interrupt)?;
             add(&mut numbers, &learner.imitate(&samples, imitation.rate)?);
             numbers.insert("time/update".into(), begun.elapsed().as_secs_f64());
             return Ok(numbers);
         }
         let tasks = self.draw(step - 1 - imitation.steps, self.settings.rollout.tasks, "tasks");
         let policy = self.policy(learner, self.settings.rollout.sampling)?;
-        let episodes = self.play(&policy, &tasks, self.settings.rollout.samples, step, interrupt)?;
+        let mut episodes = self.play(&policy, &tasks, self.settings.rollout.samples, step, interrupt)?;
         drop(policy);
         let playing = begun.elapsed().as_secs_f64();
         numbers.insert("time/rollout".into(), playing);
         describe(&mut numbers, &episodes);
         let written = numbers.get("episode/tokens").copied().unwrap_or(0.0) * episodes.len() as f64;
         numbers.insert("speed/written".into(), written / playing);
-        let samples = self.samples(&learner.objectives().advantage, &episodes)?;
+        let factor = self.settings.hindsight.schedule.factor(step - 1 - imitation.steps) * place.guarded;
+        learner.set_hindsight(factor);
+        let samples = self.samples(learner, &tasks, &mut episodes, step, &mut numbers)?;
         let updating = Instant::now();
         let before = place.updates;
         let count = learner.updates();
@@ -193,69 +196,9 @@ impl Training<'_> {
         Ok(numbers)
     }
 
-    /// What is learnt from the episodes of a step.
-    fn samples(&self, advantage: &Advantage, episodes: &[Trajectory]) -> Result<Vec<Sample>> {
-        let compared = episodes.iter().zip(advantage.of_episodes(episodes));
-        let known = compared.filter_map(|(episode, advantage)| Some((episode, advantage?)));
-        known.map(|(episode, advantage)| self.sample(episode, advantage)).collect()
-    }
-
-    fn sample(&self, episode: &Trajectory, advantage: f64) -> Result<Sample> {
-        Sample::new(self.language, &self.rules.preset().prompt, episode, advantage)
-    }
-
     fn policy(&self, learner: &Learner, sampling: Sampling) -> Result<LocalPolicy> {
         let options = EngineOptions { rows: self.settings.rollout.parallel, ..EngineOptions::default() };
         LocalPolicy::new(learner.decoder().clone(), self.language.clone(), sampling, options)
-    }
-
-    /// Plays each task so many times; in the order of tasks and plays.
-    fn play(
-        &self,
-        policy: &dyn Policy,
-        tasks: &[Task],
-        samples: u32,
-        step: u64,
-        interrupt: &Interrupt,
-    ) -> Result<Vec<Trajectory>> {
-        let path = self.folder.path().join("trajectories").join(format!("step-{step:06}.jsonl"));
-        let what = if step <= self.settings.imitation.steps { "imitating" } else { "playing" };
-        self.episodes(policy, tasks, samples, &path, (what, step), interrupt)
-    }
-
-    fn episodes(
-        &self,
-        policy: &dyn Policy,
-        tasks: &[Task],
-        samples: u32,
-        path: &Path,
-        (what, step): (&'static str, u64),
-        interrupt: &Interrupt,
-    ) -> Result<Vec<Trajectory>> {
-        begin(path)?;
-        let options = RolloutOptions {
-            samples: NonZero::new(samples).unwrap_or(NonZero::<u32>::MIN),
-            parallel: NonZero::new(self.settings.rollout.parallel).unwrap_or(NonZero::<usize>::MIN),
-            // Each step draws anew, and the same when it is played again.
-            seed: Position { seed: self.settings.seed, purpose: what, update: step, task: "", sample: 0 }.number(),
-            ..RolloutOptions::default()
-        };
-        let rollout = Rollout { rules: self.rules, retriever: self.retriever, policy, options };
-        let mut log = TrajectoryLog::open(path)?;
-        let summary = rollout.run(tasks, &mut log, &|done| self.watch.progress(what, done), interrupt)?;
-        if let (0, Some(failure)) = (summary.played, summary.failure) {
-            return Err(hindsearch_env::Error::Unavailable {
-                what: format!("all {} episodes of step {step}", summary.failed),
-                found: failure,
-                remedy: "mend that, and the same command goes on from the last checkpoint".into(),
-            }
-            .into());
-        }
-        drop(log);
-        let mut episodes = read_trajectories(path)?;
-        let order: BTreeMap<&str, usize> = tasks.iter().enumerate().map(|(at, task)| (task.id(), at)).collect();
-        episodes.sort_by_key(|episode| (order.get(episode.task.as_str()).copied(), episode.sample));
-        Ok(episodes)
     }
 
     /// Whether the numbers of a test after this step were kept.
@@ -292,85 +235,32 @@ impl Training<'_> {
         Ok(())
     }
 
-    /// Tasks of a step: the next ones of an order that is drawn anew for each round through all of them.
-    fn draw(&self, step: u64, count: usize, purpose: &str) -> Vec<Task> {
-        let total = self.tasks.len() as u64;
-        let mut chosen: Vec<Task> = Vec::new();
-        let mut order: (Option<u64>, Vec<usize>) = (None, Vec::new());
-        // A step that is longer than a round plays each task once.
-        let count = total.min(count as u64);
-        for number in step * count..(step + 1) * count {
-            let round = number / total;
-            if order.0 != Some(round) {
-                let mut places: Vec<usize> = (0..self.tasks.len()).collect();
-                let position = Position { seed: self.settings.seed, purpose, update: round, task: "", sample: 0 };
-                places.shuffle(&mut position.stream());
-                order = (Some(round), places);
-            }
-            let task = &self.tasks[order.1[(number % total) as usize]];
-            // Two rounds may meet in a step.
-            if !chosen.iter().any(|other| other.id() == task.id()) {
-                chosen.push(task.clone());
-            }
-        }
-        chosen
-    }
-
     fn save(&self, learner: &Learner, place: &mut Place, monitor: &Monitor, checkpoints: &Checkpoints) -> Result<()> {
         monitor.sync();
         let (tensors, optimizer) = learner.state()?;
-        let state = json!({ "optimizer": optimizer, "updates": place.updates });
+        let state = json!({ "optimizer": optimizer, "updates": place.updates, "guarded": place.guarded });
         checkpoints.save(&Checkpoint { step: place.step, tensors, state })?;
         place.is_saved = true;
         Ok(())
     }
 }
 
+impl Default for Place {
+    fn default() -> Self {
+        Self { step: 0, updates: 0, guarded: 1.0, tested: None, is_saved: false }
+    }
+}
+
 /// How far a run is.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Place {
     step: u64,
     /// Updates of reinforcement learning.
     updates: u64,
+    /// What guards have made of the weights of all that needs a teacher.
+    guarded: f64,
     /// The step after which the model was last tested.
     tested: Option<u64>,
     /// Whether all of this is in a checkpoint.
     is_saved: bool,
-}
-
-/// Numbers by name.
-type Numbers = BTreeMap<String, f64>;
-
-fn add(numbers: &mut Numbers, metrics: &Metrics) {
-    numbers.extend(metrics.iter().map(|(name, value)| (name.to_owned(), value)));
-}
-
-/// What episodes were like.
-fn describe(numbers: &mut Numbers, episodes: &[Trajectory]) {
-    let over: Vec<&Trajectory> = episodes.iter().filter(|episode| episode.reward.is_some()).collect();
-    let count = over.len().max(1) as f64;
-    let mut mean = |name: &str, value: &dyn Fn(&Trajectory) -> f64| {
-        numbers.insert(name.to_owned(), over.iter().map(|episode| value(episode)).sum::<f64>() / count);
-    };
-    let written = |episode: &Trajectory| {
-        let policy = episode.spans.iter().filter(|span| span.author == hindsearch_env::Author::Policy);
-        policy.map(|span| span.tokens.len()).sum::<usize>() as f64
-    };
-    mean("reward/mean", &|episode| episode.reward.as_ref().map_or(0.0, |reward| reward.total));
-    mean("episode/turns", &|episode| episode.turns.len() as f64);
-    mean("episode/searches", &|episode| episode.searches() as f64);
-    mean("episode/answered", &|episode| f64::from(u8::from(episode.stop == Some(Stop::Answer))));
-    mean("episode/tokens", &written);
-    numbers.insert("episode/count".into(), over.len() as f64);
-    numbers.insert("episode/failed".into(), (episodes.len() - over.len()) as f64);
-}
-
-/// An empty file in a folder that is there.
-fn begin(path: &Path) -> Result<()> {
-    let folder: PathBuf = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-        _ => Ok(()),
-    }
 }
