@@ -54,16 +54,7 @@ pub(super) struct Reading<'a> {
 
 /// Reads the new tokens of all sequences; gives the logits after each sequence's last one, `[sequences, vocabulary]`.
 pub(super) fn read(decoder: &Decoder, readings: &mut [Reading<'_>]) -> crate::Result<Tensor> {
-    let heads = decoder.heads();
-    let tokens: Vec<u32> = readings.iter().flat_map(|reading| reading.tokens.iter().copied()).collect();
-    let positions = readings.iter().flat_map(|reading| {
-        let first = reading.cache.tokens.len() as u32;
-        first..first + reading.tokens.len() as u32
-    });
-    let positions: Vec<u32> = positions.collect();
-    let x = decoder.infer(&tokens, &positions, &mut |layer, [q, k, v]| {
-        attend(heads, layer, readings, [&q.tensor, &k.tensor, &v.tensor])
-    })?;
+    let x = go_on(decoder, readings)?;
     let mut end = 0;
     let last = readings.iter_mut().map(|reading| {
         end += reading.tokens.len() as u32;
@@ -72,6 +63,20 @@ pub(super) fn read(decoder: &Decoder, readings: &mut [Reading<'_>]) -> crate::Re
     });
     let last: Vec<u32> = last.collect();
     decoder.logits(&decoder.finish(&x, &last)?)
+}
+
+/// The hidden states of the new tokens of all sequences, one after the other, before the last norm.
+pub(super) fn go_on(decoder: &Decoder, readings: &mut [Reading<'_>]) -> crate::Result<Tensor> {
+    let heads = decoder.heads();
+    let tokens: Vec<u32> = readings.iter().flat_map(|reading| reading.tokens.iter().copied()).collect();
+    let positions = readings.iter().flat_map(|reading| {
+        let first = reading.cache.tokens.len() as u32;
+        first..first + reading.tokens.len() as u32
+    });
+    let positions: Vec<u32> = positions.collect();
+    decoder.infer(&tokens, &positions, &mut |layer, [q, k, v]| {
+        attend(heads, layer, readings, [&q.tensor, &k.tensor, &v.tensor])
+    })
 }
 
 /// Remembers keys and values, and lets each new token look at all before it and at itself.

@@ -3,7 +3,9 @@
 mod cache;
 mod engine;
 mod layer_memory;
+mod reader;
 mod sampler;
 
 pub use engine::{Engine, EngineOptions, Generated, Reason, Request};
 pub use sampler::Sampling;
+pub(crate) use reader::{Sequence, hidden_states};

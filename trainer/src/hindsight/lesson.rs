@@ -1,7 +1,9 @@
 //! Where do the policy's tokens stand in what the teacher reads?
 
+use crate::generate::Sequence;
+
 /// A sequence that a teacher reads in place of a sample: the same tokens of the policy, never tokenised again and never cut, behind
-/// or between words that the policy did not see (`methods` of distillation differ in these words alone).
+/// or between words that the policy did not see (published methods differ in these words).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lesson {
     /// All tokens, in order.
@@ -13,6 +15,11 @@ pub struct Lesson {
 }
 
 impl Lesson {
+    /// Its tokens, and the places after which those come of which it speaks.
+    pub(crate) fn sequence(&self) -> Sequence<'_> {
+        Sequence { tokens: &self.tokens, rows: self.taught().map(|number| self.places[number] - 1).collect() }
+    }
+
     /// Numbers of the sample's places of which it speaks.
     pub(crate) fn taught(&self) -> impl Iterator<Item = usize> {
         self.mask.iter().enumerate().filter_map(|(number, taught)| taught.then_some(number))

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::lesson::Lesson;
 use crate::batch::{Sample, micro_batches};
-use crate::decoder::{Decoder, Packed};
+use crate::decoder::Decoder;
+use crate::generate::{Sequence, hidden_states};
 use crate::objective::{NO_TOKEN, Side, Support};
 use crate::ops::{Logprobs, Others};
 use crate::{Error, Result};
@@ -145,7 +146,7 @@ impl Teaching<'_> {
             _ => Vec::new(),
         };
         let lessons: Vec<Place<'_>> = samples.iter().enumerate().flat_map(places).collect();
-        for lessons in micro_batches(&lessons, self.micro_tokens, |place| place.lesson.tokens.len()) {
+        for lessons in micro_batches(&lessons, self.micro_tokens, |place| place.lesson.sequence().length()) {
             self.read(lessons, &students, &mut all)?;
         }
         if self.old {
@@ -156,18 +157,16 @@ impl Teaching<'_> {
 
     /// One pass of the teacher.
     fn read(&self, lessons: &[Place<'_>], students: &[Likeliest], all: &mut [Option<Said>]) -> Result<()> {
-        let (mut packed, mut rows, mut targets, mut whose) = (Packed::default(), Vec::new(), Vec::new(), Vec::new());
+        let (mut targets, mut whose) = (Vec::new(), Vec::new());
         for place in lessons {
-            let first = packed.tokens.len();
-            packed.push(&place.lesson.tokens);
             for at in place.lesson.taught() {
-                rows.push((first + place.lesson.places[at] - 1) as u32);
                 targets.push(place.sample.tokens[place.sample.places[at]]);
                 whose.push((place.number, at));
             }
         }
-        let pass = self.teacher.forward(&packed, &rows, true)?;
-        let found = Logprobs::new(pass.hidden(), self.teacher.head(), &targets, self.temperature)?;
+        let sequences: Vec<Sequence<'_>> = lessons.iter().map(|place| place.lesson.sequence()).collect();
+        let hidden = hidden_states(self.teacher, &sequences)?;
+        let found = Logprobs::new(&hidden, self.teacher.head(), &targets, self.temperature)?;
         for (row, (number, at)) in whose.iter().enumerate() {
             if let Some(said) = &mut all[*number] {
                 said.mask[*at] = 1.0;
@@ -181,7 +180,7 @@ impl Teaching<'_> {
             Side::Student => Vec::new(),
             _ => found.likeliest(support.k, self.student.config().vocabulary)?,
         };
-        let mut ids = Vec::with_capacity(rows.len() * width);
+        let mut ids = Vec::with_capacity(whose.len() * width);
         for (row, (number, at)) in whose.iter().enumerate() {
             let student = students.get(*number).and_then(|places| places.get(*at)).map_or(&[][..], Vec::as_slice);
             let student = || student.iter().map(|(id, _)| *id);
@@ -273,19 +272,19 @@ impl Teaching<'_> {
             .filter(|(_, _, places)| !places.is_empty())
             .collect();
         for part in micro_batches(&taught, self.micro_tokens, |(_, sample, _)| sample.tokens.len()) {
-            let (mut packed, mut rows, mut targets, mut whose) =
-                (Packed::default(), Vec::new(), Vec::new(), Vec::new());
+            let (mut targets, mut whose) = (Vec::new(), Vec::new());
             for (number, sample, places) in part {
-                let first = packed.tokens.len();
-                packed.push(&sample.tokens);
                 for at in places {
-                    rows.push((first + sample.places[*at] - 1) as u32);
                     targets.push(sample.tokens[sample.places[*at]]);
                     whose.push((*number, *at));
                 }
             }
-            let pass = self.student.forward(&packed, &rows, true)?;
-            look(&Logprobs::new(pass.hidden(), self.student.head(), &targets, self.temperature)?, &whose)?;
+            let rows = |(_, sample, places): &(usize, &Sample, Vec<usize>)| {
+                places.iter().map(|at| sample.places[*at] - 1).collect()
+            };
+            let sequences = part.iter().map(|one| Sequence { tokens: &one.1.tokens, rows: rows(one) });
+            let hidden = hidden_states(self.student, &sequences.collect::<Vec<_>>())?;
+            look(&Logprobs::new(&hidden, self.student.head(), &targets, self.temperature)?, &whose)?;
         }
         Ok(())
     }
