@@ -6,6 +6,7 @@ mod checkpoint;
 mod decoder;
 mod error;
 mod generate;
+mod layers;
 mod model;
 mod monitor;
 mod objective;
@@ -13,6 +14,7 @@ pub mod ops;
 mod optim;
 mod plan;
 mod policy;
+mod presets;
 mod random;
 mod run_folder;
 mod schedule;
@@ -27,6 +29,7 @@ pub use checkpoint::{Checkpoint, Checkpoints, Skipped, TensorData};
 pub use decoder::{Decoder, LoraConfig, Packed, Pass};
 pub use error::{Error, Result};
 pub use generate::{Engine, EngineOptions, Generated, Reason, Request, Sampling};
+pub use layers::Layers;
 pub use model::{
     ModelConfig, ModelFiles, ModelOutput, RopeScaling, StoredType, Weight, Weights, expected_tensors, read_tensors,
     write_model, write_tensors,
@@ -42,6 +45,7 @@ pub use ops::Placement;
 pub use optim::{AdamW, AdamWSettings, Trainable, Updated, gradient_norm};
 pub use plan::{Machine, Method, Plan, PlanSettings, Shape, plan};
 pub use policy::LocalPolicy;
+pub use presets::{TRAIN_PRESETS, TrainPreset};
 pub use random::Position;
 pub use run_folder::{Fingerprint, RunFolder};
 pub use schedule::{Decay, Schedule};

@@ -1,5 +1,7 @@
 //! `hindsearch train INDEX --model MODEL --out RUN`.
 
+mod settings;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,20 +9,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hindsearch::env::tasks::TaskSet;
 use hindsearch::env::{Preset, Rules};
 use hindsearch::indexes::Progress;
-use hindsearch::trainer::DEFAULT_OBJECTIVE;
 use hindsearch::trainer::ops::LOGIT_ROWS;
 use hindsearch::trainer::{
     Axes, Decoder, Fingerprint, Language, Machine, Method, ModelConfig, ModelFiles, ModelOutput, Monitor, Notice,
     PlanSettings, Precision, Processor, Record, RunFolder, Series, Shape, Skipped, TrainSettings, Training, Watch,
     chart, plan, read_metrics, write_model,
 };
-use toml::{Table, Value};
 
 use super::env::{read_tasks, retriever};
 use super::{Context, write_whole};
 use crate::failure::Failure;
 use crate::output::{count, duration, harmless};
 use crate::progress::ProgressLine;
+
+use settings::DEFAULT_RECIPE;
+pub use settings::{How, Resolved};
 
 /// Settings that may change while a run goes on.
 const MAY_CHANGE: &[&str] =
@@ -33,14 +36,15 @@ The same command goes on with a run that was stopped, from its newest checkpoint
 gets `config.toml` (all settings), `run.json` (the recipe, and what tells the model and the tasks from others), `metrics.jsonl`, TensorBoard's events, `curve.svg`, `trajectories/` and `evaluation/` (a file a step;
 `hindsearch view` shows one), `checkpoints/`, and at the end `model/`, which transformers loads (with adapters also `adapter/`, for PEFT).
 
-Settings are a TOML file; `hindsearch train ... --dry-run` prints all of them, with what a step needs.
+Settings stand one above the other: the defaults, `--preset`, `--settings`, `--override`. `hindsearch train ... --dry-run` prints what comes of
+them, with what a step needs. A preset is a method of training, a recipe is how episodes are played.
 
 Examples:
   hindsearch train wiki --model models/SmolLM2-135M-Instruct.gguf --out runs/first --dry-run
   hindsearch train wiki --model models/Qwen2.5-0.5B-Instruct --settings grpo.toml --out runs/grpo
-  hindsearch train http://127.0.0.1:8000 --model m --tasks nq_train.jsonl --held-out nq_test.jsonl --preset search-r1 --out runs/nq
+  hindsearch train http://127.0.0.1:8000 --model m --tasks nq_train.jsonl --held-out nq_test.jsonl --recipe search-r1 --out runs/nq
   hindsearch train wiki --model m --out runs/gpu --override device=cuda --dry-run
-  hindsearch train wiki --model m --override objective=gspo --override rollout.samples=8 --out runs/gspo")]
+  hindsearch train wiki --model m --preset gspo --override rollout.samples=8 --out runs/gspo")]
 pub struct Args {
     /// The index folder, or addresses of servers, separated by commas
     index: String,
@@ -50,21 +54,17 @@ pub struct Args {
     /// The run's folder
     #[arg(long, value_name = "RUN")]
     out: PathBuf,
-    /// The run's settings
-    #[arg(long, value_name = "FILE")]
-    settings: Option<PathBuf>,
-    /// One setting, instead of the file's
-    #[arg(long = "override", value_name = "KEY=VALUE")]
-    overrides: Vec<String>,
+    #[command(flatten)]
+    how: How,
+    /// The recipe of the episodes: a name (`hindsearch env presets`), or a file; else that of the preset, else `hindsearch`
+    #[arg(long, value_name = "NAME|FILE")]
+    recipe: Option<String>,
     /// Files of tasks to learn on, or `sample`, the built-in set
     #[arg(long, value_name = "FILE", default_value = "sample")]
     tasks: Vec<PathBuf>,
     /// What is tested on and not learnt on: a file of tasks, or how many of the tasks, drawn by the seed
     #[arg(long, value_name = "FILE|N", default_value = "32")]
     held_out: String,
-    /// The recipe: a name (`hindsearch env presets`), or a file
-    #[arg(long, default_value = "hindsearch")]
-    preset: String,
     /// Print the settings and what a step needs, and train nothing
     #[arg(long)]
     dry_run: bool,
@@ -75,14 +75,16 @@ pub struct Args {
 /// # Errors
 /// Unusable settings, tasks and models; a folder of another run; what the library says.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let settings = settings(args.settings.as_deref(), &args.overrides)?;
+    let Resolved { settings, recipe } = args.how.resolve()?;
+    let recipe = args.recipe.clone().or(recipe).unwrap_or_else(|| DEFAULT_RECIPE.into());
+    let recipe = Preset::load(&recipe)?;
     let files = ModelFiles::open(&args.model)?;
     if args.dry_run {
-        return show_plan(&settings, files.config(), &args, context);
+        return show_plan(&settings, &recipe, files.config(), context);
     }
     let placement = settings.placement()?;
     let language = Language::open(&files)?;
-    let rules = Rules::measured(Arc::new(Preset::load(&args.preset)?), language.tokenizer.clone());
+    let rules = Rules::measured(Arc::new(recipe), language.tokenizer.clone());
     let (tasks, held_out) = split(&args, settings.seed)?;
     let retriever = retriever(&args.index, context)?;
     tell_narrow(rules.preset(), files.config(), context);
@@ -180,54 +182,6 @@ fn draw(run: &Path) -> Result<String, Failure> {
     Ok(chart("Mean reward", &shown, Axes { x: "step", y: "reward" }))
 }
 
-/// The file's settings with those of the command line.
-///
-/// # Errors
-/// A file that cannot be read, or settings that are unknown or out of range.
-pub fn settings(file: Option<&Path>, overrides: &[String]) -> Result<TrainSettings, Failure> {
-    let what = file.map_or("the settings".into(), |path| format!("`{}`", path.display()));
-    let text = match file {
-        Some(path) => std::fs::read_to_string(path).map_err(hindsearch::indexes::Error::io("read", path))?,
-        None => String::new(),
-    };
-    if overrides.is_empty() {
-        return Ok(TrainSettings::parse(&text, &what)?);
-    }
-    let mut table: Table = text.parse().map_err(|error| Failure::Usage(format!("{what}: {error}")))?;
-    for item in overrides {
-        let Some((key, value)) = item.split_once('=') else {
-            return Err(Failure::Usage(format!(
-                "`--override {item}`: expected KEY=VALUE, such as `rollout.samples=8`"
-            )));
-        };
-        // Part of an objective changes the preset that is named, or that of every run.
-        if key.trim().starts_with("objective.") && !matches!(table.get("objective"), Some(Value::Table(_))) {
-            let named = match table.remove("objective") {
-                Some(Value::String(name)) => name,
-                _ => DEFAULT_OBJECTIVE.into(),
-            };
-            table.insert("objective".into(), Value::Table(Table::from_iter([("preset".into(), Value::String(named))])));
-        }
-        // What is no TOML is a text: `objective=gspo`.
-        let read = format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
-        set(&mut table, key.trim(), read.unwrap_or_else(|| Value::String(value.into())))
-            .ok_or_else(|| Failure::Usage(format!("`--override {item}`: `{key}` is in no table")))?;
-    }
-    Ok(TrainSettings::parse(&table.to_string(), &format!("{what} with `--override`"))?)
-}
-
-/// Puts a value at a dotted key.
-fn set(table: &mut Table, key: &str, value: Value) -> Option<()> {
-    match key.split_once('.') {
-        None => drop(table.insert(key.to_owned(), value)),
-        Some((first, rest)) => {
-            let inner = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
-            set(inner.as_table_mut()?, rest, value)?;
-        }
-    }
-    Some(())
-}
-
 /// What is learnt on, and what is tested on.
 fn split(args: &Args, seed: u64) -> Result<(TaskSet, TaskSet), Failure> {
     let tasks = read_tasks(&args.tasks)?;
@@ -275,9 +229,13 @@ fn open(path: &Path, settings: &TrainSettings) -> Result<RunFolder, Failure> {
     Ok(folder)
 }
 
-fn show_plan(settings: &TrainSettings, config: &ModelConfig, args: &Args, context: &Context) -> Result<(), Failure> {
-    let preset = Preset::load(&args.preset)?;
-    tell_narrow(&preset, config, context);
+fn show_plan(
+    settings: &TrainSettings,
+    preset: &Preset,
+    config: &ModelConfig,
+    context: &Context,
+) -> Result<(), Failure> {
+    tell_narrow(preset, config, context);
     let size = |number: usize| number as u64;
     let shape = Shape {
         hidden: size(config.hidden),
