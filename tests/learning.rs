@@ -72,7 +72,7 @@ fn world() -> (Bench, String) {
 
 fn arguments<'a>(model: &'a str, out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let all = ["train", "index", "--model", model, "--out", out, "--tasks", "tasks.jsonl", "--held-out", "3"];
-    [&all[..], &["--preset", "recipe.toml", "--settings", "settings.toml"], more].concat()
+    [&all[..], &["--recipe", "recipe.toml", "--settings", "settings.toml"], more].concat()
 }
 
 /// The numbers of a run, without what the clock says.
@@ -154,7 +154,7 @@ fn episodes_from_elsewhere_have_losses() {
     let (bench, model) = world();
     bench.ok(&arguments(&model, "run", &["--override", "imitation.steps=0", "--override", "steps=1"]));
     let losses = |file: &str, more: &[&str]| {
-        let all = ["losses", file, "--model", &model, "--preset", "recipe.toml", "--json", "--override", "steps=1"];
+        let all = ["losses", file, "--model", &model, "--recipe", "recipe.toml", "--json", "--override", "steps=1"];
         bench.ok(&[&all[..], more].concat()).json()
     };
     let played = "run/trajectories/step-000001.jsonl";
@@ -211,7 +211,7 @@ fn episodes_from_elsewhere_have_losses() {
     episodes.iter_mut().for_each(|episode| drop(episode.as_object_mut().expect("an episode").remove("reward")));
     bench.write("none.jsonl", episodes.iter().map(|line| format!("{line}\n")).collect::<String>());
     bench.refused(
-        &["losses", "none.jsonl", "--model", &model, "--preset", "recipe.toml"],
+        &["losses", "none.jsonl", "--model", &model, "--recipe", "recipe.toml"],
         2,
         &["none.jsonl", "env score"],
     );
@@ -233,7 +233,7 @@ fn a_run_goes_on_with_its_model_its_tasks_and_its_recipe_only() {
         bench.refused(&all, 2, &[what, "run", "with which it was begun"]);
     };
     bench.write("recipe2.toml", RECIPE.replace("turns = 2", "turns = 1"));
-    refused(other("--preset", "recipe2.toml"), "recipe");
+    refused(other("--recipe", "recipe2.toml"), "recipe");
     let tasks = std::fs::read_to_string(bench.path("tasks.jsonl")).expect("tasks");
     bench.write("tasks2.jsonl", tasks.replace("Topic 1\"", "Another\""));
     refused(other("--tasks", "tasks2.jsonl"), "tasks");
@@ -331,11 +331,33 @@ fn episodes_that_no_model_wrote_are_refused() {
         change(&mut episode);
         bench.write("changed.jsonl", format!("{episode}\n"));
     };
-    let losses = ["losses", "changed.jsonl", "--model", &model, "--preset", "recipe.toml"];
+    let losses = ["losses", "changed.jsonl", "--model", &model, "--recipe", "recipe.toml"];
     changed(&|episode| episode["spans"][policy]["tokens"][0] = 4_000_000_000_u32.into());
     bench.refused(&losses, 2, &["4000000000", "another tokenizer"]);
     changed(&|episode| episode["spans"][policy]["logprobs"][0] = (-1e30).into());
     bench.refused(&losses, 2, &["log-probabilities", "-10000"]);
     changed(&|episode| (episode["spans"], episode["turns"]) = (Value::Array(Vec::new()), Value::Array(Vec::new())));
     bench.refused(&losses, 2, &["spans"]);
+}
+
+#[test]
+fn a_method_and_a_recipe_are_two_things() {
+    let (bench, model) = world();
+    let plan = |more: &[&str]| bench.ok(&arguments(&model, "run", &[&["--dry-run", "--json"], more].concat())).json();
+    // The method, above it the file, above it single values.
+    bench.write("method.toml", "about = \"mine\"\nrecipe = \"recipe.toml\"\nobjective = \"gspo\"\nsteps = 9\nseed = 5");
+    let told = plan(&["--preset", "method.toml", "--override", "seed=6"])["settings"].clone();
+    assert_eq!((&told["objective"], &told["steps"], &told["seed"]), (&"gspo".into(), &3.into(), &6.into()));
+    assert_eq!(plan(&["--preset", "gspo"])["settings"]["objective"], "gspo");
+    // Its recipe counts where the command names none.
+    let bare = ["train", "index", "--model", &model, "--out", "run", "--tasks", "tasks.jsonl", "--held-out", "3"];
+    let short = ["--settings", "settings.toml", "--preset", "method.toml", "--override", "steps=0"];
+    bench.ok(&[&bare[..], &short[..], &["--override", "imitation.steps=0"]].concat());
+    let text = std::fs::read_to_string(bench.path("run/run.json")).expect("a description");
+    assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON")["preset"]["name"], "short");
+
+    bench.refused(&arguments(&model, "new", &["--preset", "search-r1-v0.3"]), 2, &["search-r1-v0.3", "--recipe"]);
+    bench.refused(&arguments(&model, "new", &["--preset", "recipe.toml"]), 2, &["recipe.toml", "--recipe"]);
+    bench.refused(&arguments(&model, "new", &["--preset", "none"]), 3, &["none", "grpo, gspo"]);
+    assert!(bench.ok(&["train", "--help"]).stdout.contains("grpo, gspo"));
 }

@@ -16,7 +16,7 @@ if ! [ -d "$world/model" ]; then
 fi
 
 "$hindsearch" train "$index" --model "$world/model" --tasks "$world/train.jsonl" --held-out "$world/test.jsonl" \
-    --preset examples/small_world/recipe.toml --settings examples/small_world/settings.toml --out "$world/run"
+    --recipe examples/small_world/recipe.toml --settings examples/small_world/settings.toml --out "$world/run"
 
 cat <<NEXT
 

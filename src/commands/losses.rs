@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::env::{Played, trajectories};
-use super::train::settings;
+use super::train::How;
 use super::{Context, write_whole};
 use crate::failure::Failure;
 use crate::output::count;
@@ -19,7 +19,8 @@ use crate::output::count;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Episodes of one task are a group; those without a reward are left out. What the policy wrote has its log-probabilities in the file, or
-counts as written by this model. Nothing is learnt: the loss and its gradient's norm are told, as an update would see them.
+counts as written by this model. Nothing is learnt: the loss and its gradient's norm are told, as an update would see them. Of the settings
+`objective`, `update` and `rollout.sampling.temperature` count here.
 
 `--out` gets a line an episode: `source`, `task`, `sample`, `reward`, `advantage`, `tokens` (all that the model saw), `places` (of those that the
 policy wrote, from 0), `in_query` (which of these are in a query) and `logprobs` (of these under this model, natural logarithms, at the
@@ -34,15 +35,11 @@ pub struct Args {
     /// The model: a folder of Hugging Face's form, or a GGUF file
     #[arg(long)]
     model: PathBuf,
-    /// Settings of a training run; `objective`, `update` and `rollout.sampling.temperature` count here
-    #[arg(long, value_name = "FILE")]
-    settings: Option<PathBuf>,
-    /// One setting, instead of the file's
-    #[arg(long = "override", value_name = "KEY=VALUE")]
-    overrides: Vec<String>,
+    #[command(flatten)]
+    how: How,
     /// The recipe whose prompt was shown; without it each trajectory's own
-    #[arg(long)]
-    preset: Option<String>,
+    #[arg(long, value_name = "NAME|FILE")]
+    recipe: Option<String>,
     /// Write what each episode's tokens are, and how likely
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -53,12 +50,12 @@ pub struct Args {
 /// # Errors
 /// Unusable settings, trajectories and models; what the library says.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let settings = settings(args.settings.as_deref(), &args.overrides)?;
+    let settings = args.how.resolve()?.settings;
     let episodes = trajectories(&args.run)?;
     let files = ModelFiles::open(&args.model)?;
     let language = Language::open(&files)?;
     let advantages = settings.objectives()?.advantage.of_episodes(&episodes);
-    let mut played = Played::of(&args.run, args.preset.as_deref())?;
+    let mut played = Played::of(&args.run, args.recipe.as_deref())?;
     let (mut rewarded, mut samples) = (Vec::new(), Vec::new());
     for (episode, advantage) in episodes.iter().zip(advantages) {
         if let Some(advantage) = advantage {

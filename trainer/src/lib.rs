@@ -7,6 +7,7 @@ mod decoder;
 mod error;
 mod generate;
 mod hindsight;
+mod layers;
 mod model;
 mod monitor;
 mod objective;
@@ -14,6 +15,7 @@ pub mod ops;
 mod optim;
 mod plan;
 mod policy;
+mod presets;
 mod random;
 mod run_folder;
 mod schedule;
@@ -32,6 +34,7 @@ pub use hindsight::{
     Apply, Broadcast, CriticKind, CriticSettings, Guarded, Guards, HindsightSchedule, HindsightSettings, Lesson, Refresh,
     TaughtTokens, TeacherSettings, TeacherWeights, View,
 };
+pub use layers::Layers;
 pub use model::{
     ModelConfig, ModelFiles, ModelOutput, RopeScaling, StoredType, Weight, Weights, expected_tensors, read_tensors,
     write_model, write_tensors,
@@ -47,6 +50,7 @@ pub use ops::Placement;
 pub use optim::{AdamW, AdamWSettings, Trainable, Updated, gradient_norm};
 pub use plan::{Machine, Method, Plan, PlanSettings, Shape, plan};
 pub use policy::LocalPolicy;
+pub use presets::{TRAIN_PRESETS, TrainPreset};
 pub use random::Position;
 pub use run_folder::{Fingerprint, RunFolder};
 pub use schedule::{Decay, Schedule};

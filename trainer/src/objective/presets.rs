@@ -1,8 +1,9 @@
 //! Which published recipes are built in?
 
-use toml::{Table, Value};
+use toml::Table;
 
 use super::Objectives;
+use crate::layers::merge;
 use crate::{Error, Result};
 
 /// Declares the built-in presets.
@@ -39,7 +40,7 @@ impl Objectives {
     pub(crate) fn changed(name: &str, changes: Table) -> std::result::Result<Self, String> {
         let preset = Self::named(name).map_err(|error| error.to_string())?;
         let mut all = Table::try_from(preset).map_err(|error| error.to_string())?;
-        change(&mut all, changes);
+        merge(&mut all, changes);
         all.try_into().map_err(|error: toml::de::Error| error.to_string())
     }
 
@@ -53,15 +54,5 @@ impl Objectives {
         })?;
         objectives.check()?;
         Ok(objectives)
-    }
-}
-
-/// Puts values into a table, and those of inner tables into its inner tables.
-fn change(table: &mut Table, changes: Table) {
-    for (key, value) in changes {
-        match (table.get_mut(&key), value) {
-            (Some(Value::Table(inner)), Value::Table(changes)) => change(inner, changes),
-            (_, value) => drop(table.insert(key, value)),
-        }
     }
 }

@@ -1,0 +1,154 @@
+//! One run, from its folder to the model that comes of it. A run that was stopped goes on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hindsearch::env::{Preset, Rules};
+use hindsearch::retriever::Retrieve;
+use hindsearch::trainer::{
+    Axes, Decoder, Fingerprint, Language, ModelConfig, ModelFiles, ModelOutput, Monitor, Record, RunFolder, Series,
+    TrainSettings, Training, Weights, chart, read_metrics, write_model,
+};
+
+use super::plan::tell_narrow;
+use super::questions::Questions;
+use super::watch::Watched;
+use crate::commands::{Context, write_whole};
+use crate::failure::Failure;
+
+/// Settings that may change while a run goes on.
+const MAY_CHANGE: &[&str] =
+    &["steps", "evaluation", "checkpoint", "rollout.parallel", "update.micro_tokens", "schedule.total"];
+
+/// What a run needs.
+pub struct Run<'a> {
+    /// Where passages come from.
+    pub retriever: &'a dyn Retrieve,
+    /// What is learnt on, and what is tested on.
+    pub questions: &'a Questions,
+    /// The model that it begins with.
+    pub model: &'a Path,
+    /// How episodes are played.
+    pub recipe: &'a Preset,
+    /// How it learns.
+    pub settings: &'a TrainSettings,
+    /// Its folder.
+    pub out: &'a Path,
+}
+
+impl Run<'_> {
+    /// The model that comes of it.
+    pub fn learnt(&self) -> PathBuf {
+        self.out.join("model")
+    }
+
+    /// What episodes earned, step by step: the last file that a run writes.
+    pub fn curve(&self) -> PathBuf {
+        self.out.join("curve.svg")
+    }
+
+    /// Trains to the end.
+    ///
+    /// # Errors
+    /// Unusable settings and models; a folder of another run; what the library says.
+    pub fn train(&self, watch: &Watched<'_>, context: &Context) -> Result<(), Failure> {
+        let files = ModelFiles::open(self.model)?;
+        let placement = self.settings.placement()?;
+        let language = Language::open(&files)?;
+        let rules = Rules::measured(Arc::new(self.recipe.clone()), language.tokenizer.clone());
+        tell_narrow(self.recipe, files.config(), context);
+        let weights = files.weights()?;
+        let inputs = self.inputs(files.config(), &weights);
+        let mut decoder = Decoder::placed(files.config(), weights, self.settings.lora.is_none(), &placement)?;
+        if let Some(lora) = &self.settings.lora {
+            decoder.add_adapters(lora, self.settings.seed)?;
+        }
+        let decoder = Arc::new(decoder);
+        let mut learner = self.settings.learner(decoder.clone())?;
+        check_model(&self.learnt())?;
+        // Not before all that can be refused is known to be usable.
+        let folder = self.folder()?;
+        folder.keep(self.recipe, &inputs)?;
+        let training = Training {
+            settings: self.settings,
+            rules: &rules,
+            retriever: self.retriever,
+            tasks: self.questions.learnt.tasks(),
+            held_out: self.questions.held_out.tasks(),
+            language: &language,
+            folder: &folder,
+            watch,
+        };
+        let monitor = |after| Monitor::open(folder.path(), after, watch.on_notice());
+        let outcome = training.run(&mut learner, monitor, &context.interrupt);
+        watch.finish();
+        outcome?;
+        self.publish(&files, &decoder)
+    }
+
+    /// Writes the model, its adapters and the curve, in the place of those of an earlier end.
+    fn publish(&self, files: &ModelFiles, decoder: &Decoder) -> Result<(), Failure> {
+        let model = self.learnt();
+        if model.exists() {
+            check_model(&model)?;
+            std::fs::remove_dir_all(&model).map_err(hindsearch::indexes::Error::io("replace", &model))?;
+        }
+        let output = ModelOutput { files: files.companions()?, ..ModelOutput::default() };
+        write_model(&model, files.config(), &decoder.merged()?, &output)?;
+        if let Some(lora) = &self.settings.lora {
+            decoder.write_adapters(&self.out.join("adapter"), lora, &self.model.display().to_string())?;
+        }
+        write_whole(&self.curve(), |file| Ok(file.write_all(draw(self.out)?.as_bytes())?))
+    }
+
+    /// What tells this run's model and tasks from others.
+    fn inputs(&self, config: &ModelConfig, weights: &Weights) -> [(&'static str, Fingerprint); 3] {
+        [
+            ("model", Fingerprint::of_model(config, weights)),
+            ("tasks", Fingerprint::of_tasks(self.questions.learnt.tasks())),
+            ("held-out tasks", Fingerprint::of_tasks(self.questions.held_out.tasks())),
+        ]
+    }
+
+    /// Begins the run, or goes on with it.
+    fn folder(&self) -> Result<RunFolder, Failure> {
+        let config = self.settings.to_toml()?;
+        if !self.out.join("config.toml").exists() {
+            return Ok(RunFolder::create(self.out, &config)?);
+        }
+        let mut folder = RunFolder::open(self.out)?;
+        folder.change_config(&config, MAY_CHANGE)?;
+        Ok(folder)
+    }
+}
+
+/// Whether a model's folder has nothing but a model in it, so that another can take its place.
+fn check_model(folder: &Path) -> Result<(), Failure> {
+    const KINDS: [&str; 4] = ["json", "safetensors", "jinja", "model"];
+    const NAMES: [&str; 2] = ["merges.txt", "vocab.txt"];
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let kind = path.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
+        let is_known = KINDS.contains(&kind) || NAMES.iter().any(|name| path.ends_with(name));
+        if path.is_dir() || !is_known || !folder.join("config.json").is_file() {
+            return Err(Failure::Usage(format!(
+                "`{}` is not of a model, and the run's model will take this folder's place; move it away",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What episodes earned, step by step.
+fn draw(run: &Path) -> Result<String, Failure> {
+    let records = read_metrics(&run.join("metrics.jsonl"), &|_| {})?;
+    let series = |name: &str, metric: &str| {
+        let point = |record: &Record| Some((record.step as f64, *record.values.get(metric)?));
+        Series::mean(name, &[records.iter().filter_map(point).collect()])
+    };
+    let all = [series("held-out tasks, greedy", "test/reward/mean"), series("rollouts", "reward/mean")];
+    let shown: Vec<Series> = all.into_iter().filter(|series| !series.points.is_empty()).collect();
+    Ok(chart("Mean reward", &shown, Axes { x: "step", y: "reward" }))
+}
