@@ -30,6 +30,14 @@ pub trait Retrieve: Send + Sync {
     /// # Errors
     /// What keeps the implementation from an answer; there are no partial ones.
     fn retrieve(&self, queries: &[String], top_k: usize) -> Result<Vec<Vec<Ranked>>>;
+
+    /// The passage of this id, where passages are at hand; nothing from what only searches.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    fn passage(&self, _id: &str) -> Result<Option<Passage>> {
+        Ok(None)
+    }
 }
 
 /// How to open an index.
@@ -176,5 +184,9 @@ impl Retrieve for Retriever {
     fn retrieve(&self, queries: &[String], top_k: usize) -> Result<Vec<Vec<Ranked>>> {
         let texts: Vec<&str> = queries.iter().map(String::as_str).collect();
         self.retrieve_texts(&texts, &SearchParams::top(top_k))
+    }
+
+    fn passage(&self, id: &str) -> Result<Option<Passage>> {
+        self.corpus.row_of(id)?.map(|row| self.corpus.get(row)).transpose()
     }
 }

@@ -23,6 +23,7 @@ mod settings;
 mod text;
 mod train;
 mod update;
+mod writer;
 
 pub use advantage::{Advantage, Baseline, Deviation, Single};
 pub use batch::Sample;
@@ -61,3 +62,4 @@ pub use settings::{
 pub use text::{Chat, ChatTemplate, Detokenizer, Language, StopMatch, Tokenizer};
 pub use train::{Training, Watch};
 pub use update::{Learner, LearnerParts, UpdateSettings};
+pub use writer::LocalWriter;

@@ -22,7 +22,20 @@ macro_rules! presets {
     };
 }
 
-presets!["grpo", "gspo"];
+presets![
+    "grpo",
+    "gspo",
+    "hindsearch",
+    "hindsearch-answer-free",
+    "hindsearch-top-k",
+    "sd-search",
+    "rlsd",
+    "evisd",
+    "sdpo",
+    "opsd",
+    "search-e1",
+    "eviback",
+];
 
 /// A method of training.
 #[derive(Debug, Clone, PartialEq)]

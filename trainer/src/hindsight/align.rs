@@ -1,7 +1,7 @@
 //! How does a hint become a sequence that the teacher reads, with the policy's tokens as they are?
 
 use hindsearch_env::hindsight::{Hint, Placement, QuerySpan, placed};
-use hindsearch_env::{Author, Prompt, Trajectory};
+use hindsearch_env::{Prompt, Trajectory};
 
 use super::lesson::Lesson;
 use super::settings::TaughtTokens;

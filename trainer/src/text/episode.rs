@@ -61,6 +61,18 @@ impl ChatTemplate {
         Ok(tokens)
     }
 
+    /// The tokens of a chat up to the beginning of the assistant's next message. Texts never become control tokens.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when the template refuses the chat.
+    pub fn encode(&self, tokenizer: &Tokenizer, messages: &[(Role, String)]) -> Result<Vec<u32>> {
+        let guard = Guard::new(messages.iter().map(|(_, text)| text.as_str()));
+        let covered = messages.iter().map(|(role, text)| (*role, guard.cover(text, tokenizer)));
+        let covered: Vec<(Role, String)> = covered.collect();
+        let text = self.render(&Chat { messages: &covered, tools: None, generation_prompt: true })?;
+        tokenizer.encode_template(&text, &guard)
+    }
+
     /// The control token that the template puts behind a message of the assistant, if it is one: where the policy ends its turn.
     ///
     /// # Errors

@@ -31,7 +31,8 @@ impl Training<'_> {
         let (begun, mut metrics) = (Instant::now(), Metrics::default());
         let is_taught = learner.needs_teacher_now() && self.settings.hindsight.view != View::None;
         let told = if is_taught {
-            let evidence = |task: &Task| evidence(task, self.passage);
+            let passage = |id: &str| self.retriever.passage(id).ok().flatten();
+            let evidence = |task: &Task| evidence(task, passage);
             let hints = Hints {
                 settings: &self.settings.hindsight,
                 critic: self.critic,

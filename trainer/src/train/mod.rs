@@ -8,7 +8,7 @@ use std::time::Instant;
 use hindsearch_env::hindsight::Critic;
 use hindsearch_env::{Rules, Task, Trajectory};
 use hindsearch_indexes::{Interrupt, Progress};
-use hindsearch_retriever::{Passage, Retrieve};
+use hindsearch_retriever::Retrieve;
 use serde_json::json;
 
 use crate::checkpoint::{Checkpoint, Checkpoints, Skipped};
@@ -42,8 +42,6 @@ pub struct Training<'a> {
     pub language: &'a Language,
     /// Who writes critiques, where `hindsight.view` asks for them.
     pub critic: Option<&'a dyn Critic>,
-    /// A passage by its id, where passages are at hand: evidence is made of them.
-    pub passage: &'a (dyn Fn(&str) -> Option<Passage> + Sync),
     /// Where all is written.
     pub folder: &'a RunFolder,
     /// Told of what goes on.

@@ -74,6 +74,7 @@ pub struct World {
     pub rules: Rules,
     pub language: Language,
     pub tasks: Vec<Task>,
+    pub examples: Vec<Trajectory>,
     pub settings: TrainSettings,
     pub placement: Placement,
 }
@@ -86,7 +87,7 @@ pub fn world(settings: &str) -> World {
     let tasks = (0..3).map(|at| Task::new(format!("q{at}?"), vec![format!("{at}")], "tiny".into())).collect();
     let rules = Rules::measured(preset, language.tokenizer.clone());
     let settings = TrainSettings::parse(settings, "settings").unwrap();
-    World { rules, language, tasks, settings, placement: Placement::host() }
+    World { rules, language, tasks, examples: Vec::new(), settings, placement: Placement::host() }
 }
 
 pub fn learner(settings: &TrainSettings, placement: &Placement) -> Learner {
@@ -106,6 +107,8 @@ pub struct Outside<'a> {
     pub interrupt: &'a Interrupt,
     /// Every how many calls the retriever fails.
     pub fails: Option<usize>,
+    /// Who writes critiques.
+    pub critic: Option<&'a dyn Critic>,
 }
 
 impl World {
@@ -120,6 +123,8 @@ impl World {
             retriever: &Shelf { calls: AtomicUsize::new(0), fails: outside.fails },
             tasks: &self.tasks,
             held_out: &self.tasks,
+            examples: &self.examples,
+            critic: outside.critic,
             language: &self.language,
             folder: &folder,
             watch: outside.watch,
