@@ -240,7 +240,7 @@ impl Training<'_> {
             seed: Position { seed: self.settings.seed, purpose: what, update: step, task: "", sample: 0 }.number(),
             ..RolloutOptions::default()
         };
-        let rollout = Rollout { rules: self.rules, retriever: self.retriever, policy, options };
+        let rollout = Rollout { rules: self.rules, retriever: self.retriever, policy, guide: None, options };
         let mut log = TrajectoryLog::open(path)?;
         let summary = rollout.run(tasks, &mut log, &|done| self.watch.progress(what, done), interrupt)?;
         if let (0, Some(failure)) = (summary.played, summary.failure) {
