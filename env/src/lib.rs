@@ -6,6 +6,8 @@ mod endpoint;
 mod error;
 mod escape;
 pub mod experience;
+mod fence;
+pub mod hindsight;
 #[cfg(feature = "remote")]
 mod judge;
 mod log;
@@ -24,6 +26,7 @@ mod trajectory;
 mod verdicts;
 #[cfg(feature = "viewer")]
 pub mod viewer;
+mod writer;
 
 #[cfg(feature = "remote")]
 pub use endpoint::Endpoint;
@@ -47,3 +50,6 @@ pub use rules::{Decision, Message, Rules, Transition};
 pub use task::{Gold, Task};
 pub use trajectory::{Action, Advice, Author, Bytes, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
 pub use verdicts::{Judgement, Verdicts};
+pub use writer::{CachedWriter, Request, Writer};
+#[cfg(feature = "remote")]
+pub use writer::{ServerWriter, ServerWriterOptions};
