@@ -6,12 +6,14 @@
 //! that would learn from them.
 
 pub(crate) mod block;
+mod cluster;
 mod entry;
 mod file;
 mod guide;
 mod keys;
 mod settings;
 
+pub use cluster::Tree;
 pub use entry::{Entry, HIGHEST_LEVEL};
 pub use file::{Experience, FORMAT_VERSION, Level};
 pub use guide::Guide;
