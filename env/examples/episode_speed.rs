@@ -67,7 +67,7 @@ fn main() -> Outcome<()> {
         parallel: NonZero::new(episodes).ok_or("no episodes")?,
         ..RolloutOptions::default()
     };
-    let rollout = Rollout { rules: &rules, retriever: &retriever, policy: &policy, options };
+    let rollout = Rollout { rules: &rules, retriever: &retriever, policy: &policy, guide: None, options };
     let begun = Instant::now();
     let summary = rollout.run(chosen, &mut log, &|_| (), &Interrupt::new())?;
     let seconds = begun.elapsed().as_secs_f64();

@@ -5,6 +5,7 @@ mod action;
 mod endpoint;
 mod error;
 mod escape;
+pub mod experience;
 mod fence;
 pub mod hindsight;
 #[cfg(feature = "remote")]
@@ -47,7 +48,7 @@ pub use reward::{
 pub use rollout::{Rollout, RolloutOptions, Summary, replay, score};
 pub use rules::{Decision, Message, Rules, Transition};
 pub use task::{Gold, Task};
-pub use trajectory::{Action, Author, Bytes, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
+pub use trajectory::{Action, Advice, Author, Bytes, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
 pub use verdicts::{Judgement, Verdicts};
 pub use writer::{CachedWriter, Request, Writer};
 #[cfg(feature = "remote")]

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use hindsearch_retriever::{Passage, Ranked};
 
 use crate::escape::escape;
+use crate::experience::block;
 use crate::preset::{Budget, JsonForm, Observation, Overflow};
 use crate::text::strip;
-use crate::trajectory::Found;
+use crate::trajectory::{Advice, Found};
 
 /// Counts tokens as the policy's tokenizer does.
 pub trait Measure: Send + Sync {
@@ -56,6 +57,8 @@ pub(crate) struct Rendered {
     pub text: String,
     /// Passages of each query that are shown.
     pub shown: Vec<usize>,
+    /// Pieces of experience that are shown.
+    pub experience: usize,
     pub truncated: bool,
 }
 
@@ -64,15 +67,18 @@ const WIDEST_TOKEN: usize = 32;
 /// What verl puts where the middle was.
 const MIDDLE: &str = "...(truncated)...";
 
-/// What an observation says around the passages that it shows: numbers, ids, scores and queries, without their titles and texts.
-pub(crate) fn frame(rules: &Observation, queries: &[String], found: &[Vec<Found>]) -> String {
+/// What an observation says around the passages that it shows: numbers, ids, scores, queries and experience, without the passages'
+/// titles and texts.
+pub(crate) fn frame(rules: &Observation, queries: &[String], found: &[Vec<Found>], experience: &[Advice]) -> String {
     let bare = |one: &Found| {
         let passage = Passage { id: one.id.clone(), title: None, text: String::new() };
         Ranked { row: one.row, score: one.score, passage }
     };
     let bare: Vec<Vec<Ranked>> = found.iter().map(|passages| passages.iter().map(bare).collect()).collect();
     let shown = found.iter().map(|passages| passages.iter().filter(|one| one.shown).count());
-    Sheet::new(rules, queries, &bare, usize::MAX).text(&shown.collect::<Vec<_>>())
+    let mut sheet = Sheet::new(rules, queries, &bare, usize::MAX);
+    sheet.experience = block::behind(experience);
+    sheet.text(&shown.collect::<Vec<_>>())
 }
 
 /// How observations are made.
@@ -84,8 +90,8 @@ pub(crate) struct Renderer<'a> {
 }
 
 impl Renderer<'_> {
-    /// What was found for each query, as far as there is room.
-    pub fn render(&self, queries: &[String], found: &[Vec<Ranked>]) -> Rendered {
+    /// What was found for each query, and experience behind it, as far as there is room.
+    pub fn render(&self, queries: &[String], found: &[Vec<Ranked>], advice: &[Advice]) -> Rendered {
         let rules = self.rules;
         let (measure, most): (&dyn Measure, usize) = match rules.budget {
             None => (self.measure, usize::MAX),
@@ -99,25 +105,21 @@ impl Renderer<'_> {
         };
         let widest = if rules.overflow == Overflow::Passages { most.min(room) } else { usize::MAX };
         let mut sheet = Sheet::new(rules, queries, found, widest.saturating_mul(WIDEST_TOKEN));
+        // Experience is never cut: passages make room for it, and what would leave them less than half is left out whole.
+        let half = |text: &str| measure.length(text) <= most / 2 && self.measure.length(text) <= room / 2;
+        let fitting = (1..=advice.len()).rev().find(|&count| half(&block::behind(&advice[..count])));
+        let experience = fitting.unwrap_or(0);
+        sheet.experience = block::behind(&advice[..experience]);
         let all: Vec<usize> = found.iter().map(Vec::len).collect();
         let text = sheet.text(&all);
         if fits(&text) {
-            return Rendered { text, shown: all, truncated: sheet.shortened };
+            return Rendered { text, shown: all, experience, truncated: sheet.shortened };
         }
-        match rules.overflow {
-            Overflow::End => {
-                let kept = measure.head(&text, most);
-                Rendered { text: text[..kept].to_owned(), shown: all, truncated: true }
-            }
-            Overflow::Middle => {
-                let text = format!("{}{}{}", rules.before, middle_out(&sheet.inside(&all), most), rules.after);
-                Rendered { text, shown: all, truncated: true }
-            }
-            Overflow::Passages => {
-                let (text, shown) = sheet.fewer(all, fits);
-                Rendered { text, shown, truncated: true }
-            }
-        }
+        let (text, shown) = match rules.overflow {
+            Overflow::Passages => sheet.fewer(all, fits),
+            Overflow::End | Overflow::Middle => (sheet.cut(&all, measure, most), all),
+        };
+        Rendered { text, shown, experience, truncated: true }
     }
 }
 
@@ -126,6 +128,8 @@ struct Sheet<'a> {
     rules: &'a Observation,
     heads: Vec<String>,
     lines: Vec<Vec<String>>,
+    /// What stands behind the passages.
+    experience: String,
     shortened: bool,
 }
 
@@ -170,7 +174,7 @@ impl<'a> Sheet<'a> {
             };
             lines.push(passages.iter().enumerate().map(line).collect());
         }
-        Self { rules, heads, lines, shortened }
+        Self { rules, heads, lines, experience: String::new(), shortened }
     }
 
     fn inside(&self, shown: &[usize]) -> String {
@@ -180,7 +184,7 @@ impl<'a> Sheet<'a> {
             // Where passages were left out for lack of room, it would be wrong to say that there were none.
             format!("{head}{}", if lines.is_empty() { &self.rules.empty } else { passages })
         });
-        self.encode(&blocks.collect::<Vec<_>>().join(&self.rules.between))
+        self.encode(&(blocks.collect::<Vec<_>>().join(&self.rules.between) + &self.experience))
     }
 
     fn encode(&self, inside: &str) -> String {
@@ -191,8 +195,33 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    fn frame(&self, inside: &str) -> String {
-        format!("{}{}{}", self.rules.before, self.encode(inside), self.rules.after)
+    /// The observation without any passage.
+    fn bare(&self) -> String {
+        format!("{}{}{}", self.rules.before, self.encode(&self.experience), self.rules.after)
+    }
+
+    /// The observation cut as the recipe cuts it, whatever is hit, with the experience whole in what is left of the room.
+    fn cut(&mut self, shown: &[usize], measure: &dyn Measure, most: usize) -> String {
+        let experience = std::mem::take(&mut self.experience);
+        let mut room = most.saturating_sub(measure.length(&experience));
+        loop {
+            let text = if self.rules.overflow == Overflow::End {
+                let text = self.text(shown);
+                format!("{}{experience}", &text[..measure.head(&text, room)])
+            } else {
+                let inside = middle_out(&self.inside(shown), room);
+                format!("{}{inside}{experience}{}", self.rules.before, self.rules.after)
+            };
+            // Some tokenizers need more for two texts together than for each.
+            if experience.is_empty()
+                || room == 0
+                || self.rules.overflow == Overflow::Middle
+                || measure.length(&text) <= most
+            {
+                return text;
+            }
+            room -= 1;
+        }
     }
 
     fn text(&self, shown: &[usize]) -> String {
@@ -216,7 +245,7 @@ impl<'a> Sheet<'a> {
             }
             shown[query] = 0;
         }
-        (self.frame(""), shown)
+        (self.bare(), shown)
     }
 
     /// The most of the only passage that fits, at least a character.

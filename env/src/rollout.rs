@@ -9,14 +9,17 @@ use std::time::{Duration, Instant};
 use hindsearch_indexes::{ErrorKind, Interrupt, Progress};
 use hindsearch_retriever::{Ranked, Retrieve};
 
+use crate::experience::Guide;
 use crate::log::TrajectoryLog;
 use crate::policy::{self, Policy};
 use crate::rules::{Decision, Message, Rules};
-use crate::trajectory::Trajectory;
+use crate::trajectory::{Advice, Trajectory};
 use crate::{Error, Result, Task};
 
 /// Queries that are searched at a time.
 const SEARCHES: usize = 256;
+/// Tasks whose prompts experience is looked up for at a time.
+const PLANNED: usize = 256;
 /// Threads that ask the policy; each is one request under way.
 const MOST_CALLERS: usize = 512;
 
@@ -77,6 +80,8 @@ pub struct Rollout<'a> {
     pub retriever: &'a dyn Retrieve,
     /// Who plays.
     pub policy: &'a dyn Policy,
+    /// Experience that prompts and observations show; nothing for episodes by themselves.
+    pub guide: Option<&'a Guide>,
     /// How.
     pub options: RolloutOptions,
 }
@@ -193,6 +198,8 @@ impl Rollout<'_> {
         summary: &mut Summary,
         on_progress: &dyn Fn(u64),
     ) -> Result<()> {
+        let samples = self.options.samples.get() as usize;
+        let mut plans = Plans { guide: self.guide, known: HashMap::new() };
         let mut table = room.lock();
         loop {
             if interrupt.check().is_err() {
@@ -210,8 +217,17 @@ impl Rollout<'_> {
             }
             while table.under_way < self.options.parallel.get() {
                 let Some((task, sample)) = table.waiting.pop() else { break };
+                let Some(experience) = plans.of(task) else {
+                    table.waiting.push((task, sample));
+                    let next = table.waiting.iter().rev().map(|(task, _)| *task).take(PLANNED * samples).collect();
+                    drop(table);
+                    plans.make(next)?;
+                    table = room.lock();
+                    continue;
+                };
                 table.under_way += 1;
-                table.speaking.push_back(Play { task, episode: self.rules.begin(task, sample), tries: 0, again: None });
+                let episode = self.rules.begin_with(task, sample, experience);
+                table.speaking.push_back(Play { task, episode, tries: 0, again: None });
             }
             room.changed.notify_all();
             let done = std::mem::take(&mut table.done);
@@ -297,21 +313,25 @@ impl Rollout<'_> {
                 });
             }
             room.lock().searches += queries.len() as u64;
-            match self.found(&queries) {
-                Ok(found) => {
+            let found = self.found(&queries).and_then(|found| Ok((found, self.advice(&plays)?)));
+            match found {
+                Ok((found, advice)) => {
                     room.lock().away = None;
-                    for play in plays {
+                    for (play, advice) in plays.into_iter().zip(advice) {
                         let own = play.episode.pending().unwrap_or_default().iter();
                         let own: Option<Vec<_>> =
                             own.map(|query| Some(found.get(*places.get(query)?)?.clone())).collect();
-                        self.observed(room, play, own.ok_or_else(|| wrong_count(queries.len(), found.len())));
+                        let own = own.ok_or_else(|| wrong_count(queries.len(), found.len()));
+                        self.observed(room, play, own.map(|own| (own, advice)));
                     }
                 }
                 // One bad query must not cost the others their passages; a retriever that is not there costs all of them.
                 Err(error) if plays.len() > 1 && !is_absent(&error) => {
                     for play in plays {
-                        let own = play.episode.pending().unwrap_or_default();
-                        let found = self.found(own);
+                        let found = self.found(play.episode.pending().unwrap_or_default());
+                        let found = found.and_then(|found| {
+                            Ok((found, self.advice(std::slice::from_ref(&play))?.pop().unwrap_or_default()))
+                        });
                         self.observed(room, play, found);
                     }
                 }
@@ -348,8 +368,15 @@ impl Rollout<'_> {
         if found.len() == queries.len() { Ok(found) } else { Err(wrong_count(queries.len(), found.len())) }
     }
 
-    fn observed<'a>(&self, room: &Room<'a>, mut play: Play<'a>, found: Result<Vec<Vec<Ranked>>>) {
-        match found.and_then(|found| self.rules.observe(&mut play.episode, &found)) {
+    /// What experience says to the searches that wait, one each.
+    fn advice(&self, plays: &[Play<'_>]) -> Result<Vec<Vec<Advice>>> {
+        let Some(guide) = self.guide else { return Ok(vec![Vec::new(); plays.len()]) };
+        let searches = plays.iter().map(|play| (play.task.id(), play.episode.pending().unwrap_or_default()));
+        guide.step(&searches.collect::<Vec<_>>())
+    }
+
+    fn observed<'a>(&self, room: &Room<'a>, mut play: Play<'a>, found: Result<(Vec<Vec<Ranked>>, Vec<Advice>)>) {
+        match found.and_then(|(found, advice)| self.rules.observe_with(&mut play.episode, &found, &advice)) {
             Ok(next) => {
                 play.tries = 0;
                 if next.stop.is_none() {
@@ -382,6 +409,32 @@ impl Rollout<'_> {
     }
 }
 
+/// What the prompts of the tasks that come next show. All plays of a task begin alike.
+struct Plans<'a> {
+    guide: Option<&'a Guide>,
+    known: HashMap<&'a str, Vec<Advice>>,
+}
+
+impl<'a> Plans<'a> {
+    /// What is shown for this task; nothing where that was not looked up yet.
+    fn of(&self, task: &Task) -> Option<&[Advice]> {
+        match self.guide {
+            None => Some(&[]),
+            Some(_) => self.known.get(task.id()).map(Vec::as_slice),
+        }
+    }
+
+    /// Looks up what is shown for these tasks, and forgets earlier ones.
+    fn make(&mut self, tasks: Vec<&'a Task>) -> Result<()> {
+        let mut tasks = tasks;
+        tasks.dedup_by_key(|task| task.id());
+        tasks.truncate(PLANNED);
+        let planned = self.guide.map_or_else(|| Ok(Vec::new()), |guide| guide.planning(&tasks))?;
+        self.known = tasks.iter().map(|task| task.id()).zip(planned).collect();
+        Ok(())
+    }
+}
+
 /// What the trajectory of this task earns, put on it. One that was kept from its end earns nothing.
 pub fn score(rules: &Rules, task: &Task, trajectory: &mut Trajectory) {
     let preset = rules.preset();
@@ -389,19 +442,20 @@ pub fn score(rules: &Rules, task: &Task, trajectory: &mut Trajectory) {
         .then(|| preset.reward.score(preset, task.gold(), trajectory));
 }
 
-/// Plays a trajectory again: the same messages, and passages looked for anew.
+/// Plays a trajectory again: the same messages and the same experience, and passages looked for anew.
 ///
 /// # Errors
 /// Those of the rules and of the retriever.
 pub fn replay(rules: &Rules, task: &Task, retriever: &dyn Retrieve, trajectory: &Trajectory) -> Result<Trajectory> {
     let said = policy::Recorded(trajectory);
-    let mut episode = rules.begin(task, trajectory.sample);
+    let mut episode = rules.begin_with(task, trajectory.sample, &trajectory.experience);
     while episode.stop.is_none() && episode.turns.len() < trajectory.turns.len() {
         let turn = policy::Turn { episode: &episode, rules, seed: 0 };
         let message = said.generate(&[turn]).pop().unwrap_or_else(|| Err(wrong_count(1, 0)))?;
         if let Decision::Search(queries) = rules.decide(&mut episode, message)? {
             let found = retriever.retrieve(&queries, rules.preset().observation.top_k)?;
-            rules.observe(&mut episode, &found)?;
+            let experience = trajectory.turns.get(episode.turns.len() - 1).map(|turn| turn.experience.as_slice());
+            rules.observe_with(&mut episode, &found, experience.unwrap_or_default())?;
         }
     }
     score(rules, task, &mut episode);

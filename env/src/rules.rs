@@ -8,10 +8,11 @@ use std::sync::Arc;
 use hindsearch_retriever::Ranked;
 
 use crate::action::{self, Fault, Reading};
+use crate::experience::block as experience;
 use crate::preset::{LastTurn, Preset, Then};
 use crate::render::{FourCharacters, Measure, Renderer};
 use crate::text::strip;
-use crate::trajectory::{Action, Author, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
+use crate::trajectory::{Action, Advice, Author, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
 use crate::{Error, Result, Task};
 
 /// Queries in a message where the recipe sets no limit, and bytes of a query: what every retrieval server takes. Models of
@@ -86,6 +87,25 @@ impl Rules {
 
     /// A new episode: the prompt, and nothing else.
     pub fn begin(&self, task: &Task, sample: u32) -> Trajectory {
+        self.begin_with(task, sample, &[])
+    }
+
+    /// A new episode whose system message ends with experience, best first. What would fill more than half of the context together
+    /// with the prompt is left out, whole entries from the end; the record holds what is shown. Without a system message of the recipe
+    /// there is one of experience alone.
+    pub fn begin_with(&self, task: &Task, sample: u32, experience: &[Advice]) -> Trajectory {
+        let mut shown = experience.len();
+        loop {
+            let experience = &experience[..shown];
+            let episode = self.prompted(task, sample, experience);
+            if experience.is_empty() || self.length(&episode) <= self.preset.limits.context_tokens / 2 {
+                return Trajectory { experience: experience.to_vec(), ..episode };
+            }
+            shown -= 1;
+        }
+    }
+
+    fn prompted(&self, task: &Task, sample: u32, experience: &[Advice]) -> Trajectory {
         let prompt = &self.preset.prompt;
         let mut question = strip(task.question()).to_owned();
         if prompt.question_mark && !question.ends_with('?') {
@@ -93,7 +113,7 @@ impl Rules {
         }
         let user = prompt.user.replace("{question}", &question);
         let parts = [
-            (Role::System, prompt.system.clone()),
+            (Role::System, experience::system(prompt.system.as_deref(), experience)),
             (Role::User, Some(user)),
             (Role::Assistant, prompt.assistant.clone()),
         ];
@@ -105,6 +125,7 @@ impl Rules {
             source: task.source().to_owned(),
             question: task.question().to_owned(),
             preset: self.preset.name.clone(),
+            experience: Vec::new(),
             spans: spans.collect(),
             turns: Vec::new(),
             stop: None,
@@ -136,8 +157,8 @@ impl Rules {
         }
         episode.spans.push(message.into_span(end));
         let span = episode.spans.len() - 1;
-        let turn = Turn { span, action, content, cut_off, found: None, observation: None, truncated: false };
-        episode.turns.push(turn);
+        let (found, observation, truncated, experience) = (None, None, false, Vec::new());
+        episode.turns.push(Turn { span, action, content, cut_off, found, observation, truncated, experience });
         let action = &episode.turns[episode.turns.len() - 1].action;
         let stop = match action {
             Action::Answer { .. } => Some(Stop::Answer),
@@ -159,6 +180,21 @@ impl Rules {
     /// # Errors
     /// [`Error::InvalidInput`] when no queries wait, or others; then nothing has changed.
     pub fn observe(&self, episode: &mut Trajectory, found: &[Vec<Ranked>]) -> Result<Transition> {
+        self.observe_with(episode, found, &[])
+    }
+
+    /// Takes what was found for the queries that wait, and experience that is shown behind it, best first. It counts in the
+    /// observation's room, of which it gets half at most; what does not fit is left out, whole entries from the end. The record holds
+    /// what is shown.
+    ///
+    /// # Errors
+    /// As [`observe`](Self::observe).
+    pub fn observe_with(
+        &self,
+        episode: &mut Trajectory,
+        found: &[Vec<Ranked>],
+        experience: &[Advice],
+    ) -> Result<Transition> {
         self.check(episode, true)?;
         let queries = episode.pending().unwrap_or_default();
         if queries.len() != found.len() {
@@ -169,10 +205,12 @@ impl Rules {
             ));
         }
         // What cannot be written down cannot be read again.
-        if let Some(other) = found.iter().flatten().find(|ranked| !ranked.score.is_finite()) {
-            return Err(Error::invalid("scores of passages", "finite numbers", other.score.to_string()));
+        let scores = found.iter().flatten().map(|ranked| ranked.score);
+        if let Some(other) = scores.chain(experience.iter().map(|advice| advice.score)).find(|score| !score.is_finite())
+        {
+            return Err(Error::invalid("scores of passages", "finite numbers", other.to_string()));
         }
-        let rendered = self.renderer(episode).render(queries, found);
+        let rendered = self.renderer(episode).render(queries, found, experience);
         let record = |(passages, &shown): (&Vec<Ranked>, &usize)| {
             let found = |(rank, ranked): (usize, &Ranked)| Found {
                 id: ranked.passage.id.clone(),
@@ -185,6 +223,7 @@ impl Rules {
         let found = found.iter().zip(&rendered.shown).map(record).collect();
         if let Some(turn) = episode.turns.last_mut() {
             turn.found = Some(found);
+            turn.experience = experience[..rendered.experience].to_vec();
         }
         Ok(self.go_on(episode, rendered.text, None, rendered.truncated))
     }
@@ -227,7 +266,7 @@ impl Rules {
             (Some(reply), _) => (reply, None),
             (None, Then::Reply) => (invalid.reply.clone(), None),
             (None, Then::Empty) => {
-                let empty = self.renderer(episode).render(&[String::new()], &[Vec::new()]);
+                let empty = self.renderer(episode).render(&[String::new()], &[Vec::new()], &[]);
                 (empty.text, None)
             }
             (None, Then::GoOn) => (String::new(), None),

@@ -96,6 +96,19 @@ pub struct Found {
     pub shown: bool,
 }
 
+/// A piece of experience as the policy was shown it. The environment wrote it, or it stands in the prompt: it is never a token
+/// of the policy, so all masks leave it out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Advice {
+    /// The entry's id in its experience file.
+    pub entry: String,
+    /// The cosine of its key with what was asked.
+    pub score: f32,
+    /// Its text, before it was made inert.
+    pub text: String,
+}
+
 /// A message of the policy and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,6 +132,9 @@ pub struct Turn {
     /// Whether passages were left out or shortened for lack of room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The experience that the observation shows behind the passages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub experience: Vec<Advice>,
 }
 
 /// Why an episode is over.
@@ -151,6 +167,9 @@ pub struct Trajectory {
     pub question: String,
     /// The recipe.
     pub preset: String,
+    /// The experience that the prompt shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub experience: Vec<Advice>,
     /// What was written.
     pub spans: Vec<Span>,
     /// What was done.

@@ -43,7 +43,7 @@ fn run(
     count: usize,
 ) -> hindsearch_env::Summary {
     let rules = rules();
-    let rollout = Rollout { rules: &rules, retriever: shelf, policy, options };
+    let rollout = Rollout { rules: &rules, retriever: shelf, policy, guide: None, options };
     let mut log = TrajectoryLog::open(path).expect("a log");
     rollout.run(&tasks(count), &mut log, &|_| (), &Interrupt::new()).expect("a run")
 }
@@ -173,7 +173,7 @@ fn a_run_goes_on_where_it_was_stopped() {
         let interrupt = Interrupt::new();
         let policy = Scripted(knows);
         let shelf = Shelf::default();
-        let rollout = Rollout { rules: &rules, retriever: &shelf, policy: &policy, options: options(4) };
+        let rollout = Rollout { rules: &rules, retriever: &shelf, policy: &policy, guide: None, options: options(4) };
         {
             let mut log = TrajectoryLog::open(&path).expect("a log");
             assert!(TrajectoryLog::open(&path).is_err(), "a second writer");
@@ -254,7 +254,7 @@ impl Policy for Broken {
 fn a_policy_that_panics_ends_the_run_and_does_not_hang_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let (rules, shelf, policy) = (rules(), Shelf::default(), Broken::default());
-    let rollout = Rollout { rules: &rules, retriever: &shelf, policy: &policy, options: options(4) };
+    let rollout = Rollout { rules: &rules, retriever: &shelf, policy: &policy, guide: None, options: options(4) };
     let mut log = TrajectoryLog::open(&folder.path().join("t.jsonl")).expect("a log");
     let error = rollout.run(&tasks(4), &mut log, &|_| (), &Interrupt::new()).expect_err("a run that ends");
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
@@ -291,7 +291,7 @@ fn a_retriever_that_stays_away_ends_the_run_which_goes_on_later() {
         let retriever = Leaves { shelf: Shelf::default(), searches: AtomicUsize::new(0), stays };
         let options = RolloutOptions { patience: Duration::ZERO, ..options(2) };
         let mut log = TrajectoryLog::open(&path).expect("a log");
-        Rollout { rules: &rules, retriever: &retriever, policy: &policy, options }.run(
+        Rollout { rules: &rules, retriever: &retriever, policy: &policy, guide: None, options }.run(
             &tasks,
             &mut log,
             &|_| (),

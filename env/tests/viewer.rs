@@ -81,6 +81,7 @@ fn trajectory(task: &str, sample: u32, reward: f64) -> Trajectory {
         found,
         observation,
         truncated: false,
+        experience: vec![],
     };
     Trajectory {
         version: 1,
@@ -89,6 +90,7 @@ fn trajectory(task: &str, sample: u32, reward: f64) -> Trajectory {
         source: "test".into(),
         question: format!("Which town is {task}?"),
         preset: "hindsearch".into(),
+        experience: vec![],
         spans: vec![
             span(Author::Prompt, "prompt"),
             span(Author::Policy, "search"),

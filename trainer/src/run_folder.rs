@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hindsearch_env::{Preset, Task};
+use hindsearch_env::{Preset, Task, Trajectory};
 use hindsearch_indexes::FolderLock;
 use hindsearch_indexes::storage::{Disk, Files};
 use serde_json::{Value as Json, json};
@@ -41,6 +41,16 @@ impl Fingerprint {
         for task in tasks {
             let texts = std::iter::once(task.id()).chain(task.gold().answers().iter().map(String::as_str));
             texts.for_each(|text| add(&mut hash, text.as_bytes()));
+            hash.update(&[1]);
+        }
+        Self(hash.finalize().to_hex().to_string())
+    }
+
+    /// Of episodes: all that was written in them, in order.
+    pub fn of_episodes(episodes: &[Trajectory]) -> Self {
+        let mut hash = blake3::Hasher::new();
+        for episode in episodes {
+            episode.spans.iter().for_each(|span| add(&mut hash, span.text.as_bytes()));
             hash.update(&[1]);
         }
         Self(hash.finalize().to_hex().to_string())

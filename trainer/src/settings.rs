@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
+use hindsearch_env::experience::ExperienceSettings;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Value;
 
 use crate::decoder::{Decoder, LoraConfig};
 use crate::generate::Sampling;
-use crate::hindsight::HindsightSettings;
+use crate::hindsight::{HindsightSettings, View};
 use crate::objective::Objectives;
 use crate::ops::Placement;
 use crate::optim::{AdamW, AdamWSettings};
@@ -48,6 +49,8 @@ pub struct TrainSettings {
     pub objective: Objective,
     /// Who teaches in hindsight, and what of; what is made of it is set in `objective.hindsight`.
     pub hindsight: HindsightSettings,
+    /// What guides rollouts (HiExp).
+    pub experience: ExperienceSettings,
     /// How gradients change weights.
     pub optimizer: AdamWSettings,
     /// The learning rate of each update, from the first one behind the imitation on.
@@ -72,6 +75,7 @@ impl Default for TrainSettings {
             rollout: RolloutSettings::default(),
             objective: Objective::Name(DEFAULT_OBJECTIVE.into()),
             hindsight: HindsightSettings::default(),
+            experience: ExperienceSettings::default(),
             optimizer: AdamWSettings::default(),
             schedule: Schedule::default(),
             update: UpdateSettings::default(),
@@ -165,11 +169,13 @@ pub struct RolloutSettings {
     pub parallel: usize,
     /// How tokens are chosen.
     pub sampling: Sampling,
+    /// Whether experience is shown, where there is some.
+    pub guided: bool,
 }
 
 impl Default for RolloutSettings {
     fn default() -> Self {
-        Self { tasks: 16, samples: 5, parallel: 64, sampling: Sampling::default() }
+        Self { tasks: 16, samples: 5, parallel: 64, sampling: Sampling::default(), guided: true }
     }
 }
 
@@ -181,11 +187,13 @@ pub struct Evaluation {
     pub every: u64,
     /// The first so many of the held-out tasks; 0 is all.
     pub tasks: usize,
+    /// Whether experience is shown, where there is some.
+    pub guided: bool,
 }
 
 impl Default for Evaluation {
     fn default() -> Self {
-        Self { every: 10, tasks: 0 }
+        Self { every: 10, tasks: 0, guided: true }
     }
 }
 
@@ -294,6 +302,22 @@ impl TrainSettings {
         Ok(Placement { device, dtype })
     }
 
+    /// A teacher that is told nothing teaches nothing, and one whose words have no weight is asked for nothing.
+    fn check_teacher(&self) -> Result<()> {
+        let needed = self.objectives()?.needs_teacher();
+        match (needed, self.hindsight.view) {
+            (true, View::None) => {
+                let expected = "what the teacher is told (`critique`, `siblings`, ...), since `objective.hindsight` has weights";
+                Err(Error::invalid("hindsight.view", expected, "`none`"))
+            }
+            (false, view) if view != View::None => {
+                let expected = "a weight in `objective.hindsight`, since `hindsight.view` is not `none`";
+                Err(Error::invalid("objective.hindsight", expected, "none"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What types cannot say.
     ///
     /// # Errors
@@ -333,6 +357,8 @@ impl TrainSettings {
         AdamW::new(self.optimizer)?;
         self.rollout.sampling.check()?;
         self.hindsight.check()?;
+        self.experience.check()?;
+        self.check_teacher()?;
         self.objectives()?.check()
     }
 }

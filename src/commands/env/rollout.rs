@@ -92,7 +92,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         seed: args.chosen.seed,
         ..RolloutOptions::default()
     };
-    let rollout = Rollout { rules: &rules, retriever: &*retriever, policy: &*policy, options };
+    let rollout = Rollout { rules: &rules, retriever: &*retriever, policy: &*policy, guide: None, options };
     let (progress, start) = (context.progress(), Instant::now());
     let show = |done| progress.show("playing", "episodes", done);
     let outcome = telling_of_the_wait(context, || rollout.run(set.tasks(), &mut log, &show, &context.interrupt));

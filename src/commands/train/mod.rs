@@ -4,6 +4,7 @@ mod plan;
 mod questions;
 mod run;
 mod settings;
+mod teach;
 mod watch;
 
 use std::io::Write;
@@ -82,6 +83,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         model: &args.model,
         recipe: &recipe,
         settings: &settings,
+        guide: None,
         out: &args.out,
     };
     run.train(&Watched::new(context, None), context)?;

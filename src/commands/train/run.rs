@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hindsearch::env::{Preset, Rules};
+use hindsearch::env::experience::Guide;
+use hindsearch::env::{Preset, Rules, Trajectory, read_trajectories};
 use hindsearch::retriever::Retrieve;
 use hindsearch::trainer::{
     Axes, Decoder, Fingerprint, Language, ModelConfig, ModelFiles, ModelOutput, Monitor, Record, RunFolder, Series,
@@ -12,6 +13,7 @@ use hindsearch::trainer::{
 
 use super::plan::tell_narrow;
 use super::questions::Questions;
+use super::teach::Source;
 use super::watch::Watched;
 use crate::commands::{Context, write_whole};
 use crate::failure::Failure;
@@ -32,6 +34,8 @@ pub struct Run<'a> {
     pub recipe: &'a Preset,
     /// How it learns.
     pub settings: &'a TrainSettings,
+    /// What rollouts are shown of what others have learnt.
+    pub guide: Option<&'a Guide>,
     /// Its folder.
     pub out: &'a Path,
 }
@@ -58,23 +62,33 @@ impl Run<'_> {
         let rules = Rules::measured(Arc::new(self.recipe.clone()), language.tokenizer.clone());
         tell_narrow(self.recipe, files.config(), context);
         let weights = files.weights()?;
-        let inputs = self.inputs(files.config(), &weights);
+        let examples = self.examples()?;
+        let inputs = self.inputs(files.config(), &weights, &examples);
         let mut decoder = Decoder::placed(files.config(), weights, self.settings.lora.is_none(), &placement)?;
         if let Some(lora) = &self.settings.lora {
             decoder.add_adapters(lora, self.settings.seed)?;
         }
         let decoder = Arc::new(decoder);
         let mut learner = self.settings.learner(decoder.clone())?;
+        if let Some(teacher) = self.settings.hindsight.teacher.larger(&language, &placement)? {
+            learner.set_teacher(teacher)?;
+        }
         check_model(&self.learnt())?;
         // Not before all that can be refused is known to be usable.
         let folder = self.folder()?;
         folder.keep(self.recipe, &inputs)?;
+        let (settings, tasks) = (self.settings, self.questions.learnt.tasks());
+        let (retriever, placement) = (self.retriever, &placement);
+        let critic = Source { settings, tasks, retriever, model: self.model, placement, out: self.out }.critic()?;
         let training = Training {
-            settings: self.settings,
+            settings,
             rules: &rules,
-            retriever: self.retriever,
-            tasks: self.questions.learnt.tasks(),
+            retriever,
+            tasks,
             held_out: self.questions.held_out.tasks(),
+            examples: &examples,
+            guide: self.guide,
+            critic: critic.as_deref(),
             language: &language,
             folder: &folder,
             watch,
@@ -101,13 +115,33 @@ impl Run<'_> {
         write_whole(&self.curve(), |file| Ok(file.write_all(draw(self.out)?.as_bytes())?))
     }
 
+    /// What is imitated, where the settings name a file of it.
+    fn examples(&self) -> Result<Vec<Trajectory>, Failure> {
+        let Some(path) = &self.settings.imitation.episodes else { return Ok(Vec::new()) };
+        let examples = read_trajectories(path)?;
+        if examples.is_empty() {
+            let what = format!("`{}`: expected trajectories to imitate, found none", path.display());
+            return Err(Failure::Usage(what));
+        }
+        Ok(examples)
+    }
+
     /// What tells this run's model and tasks from others.
-    fn inputs(&self, config: &ModelConfig, weights: &Weights) -> [(&'static str, Fingerprint); 3] {
-        [
+    fn inputs(
+        &self,
+        config: &ModelConfig,
+        weights: &Weights,
+        examples: &[Trajectory],
+    ) -> Vec<(&'static str, Fingerprint)> {
+        let mut inputs = vec![
             ("model", Fingerprint::of_model(config, weights)),
             ("tasks", Fingerprint::of_tasks(self.questions.learnt.tasks())),
             ("held-out tasks", Fingerprint::of_tasks(self.questions.held_out.tasks())),
-        ]
+        ];
+        if !examples.is_empty() {
+            inputs.push(("examples", Fingerprint::of_episodes(examples)));
+        }
+        inputs
     }
 
     /// Begins the run, or goes on with it.

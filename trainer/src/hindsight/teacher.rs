@@ -9,7 +9,9 @@ use crate::batch::{Sample, micro_batches};
 use crate::decoder::Decoder;
 use crate::generate::{Sequence, hidden_states};
 use crate::objective::{NO_TOKEN, Side, Support};
-use crate::ops::{Logprobs, Others};
+use crate::model::ModelFiles;
+use crate::ops::{Logprobs, Others, Placement};
+use crate::text::Language;
 use crate::{Error, Result};
 
 /// Whose weights read the lessons.
@@ -59,7 +61,27 @@ pub enum Refresh {
     Batch,
 }
 
+/// What other tokenizers cut in other places.
+const PROBE: &str = "Who discovered radium in 1898?\n\n<search> Größe, naïve café; Москва 東京 🙂 </search>\t\t  x_1 = f(12345);";
+
 impl TeacherSettings {
+    /// The other model that teaches, where one does. It must cut texts into the same tokens as the policy.
+    ///
+    /// # Errors
+    /// Those of its files; [`Error::InvalidInput`] for one with another tokenizer.
+    pub fn larger(&self, language: &Language, placement: &Placement) -> Result<Option<Decoder>> {
+        let Some(path) = self.model.as_deref().filter(|_| self.weights == TeacherWeights::Larger) else {
+            return Ok(None);
+        };
+        let files = ModelFiles::open(path)?;
+        let tokenizer = files.tokenizer()?;
+        if tokenizer.encode(PROBE)? != language.tokenizer.encode(PROBE)? || tokenizer.eos() != language.tokenizer.eos() {
+            let what = format!("hindsight.teacher.model (`{}`)", path.display());
+            return Err(Error::invalid(what, "the policy's tokenizer", "another one"));
+        }
+        Decoder::placed(files.config(), files.weights()?, false, placement).map(Some)
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         if !(0.0..=1.0).contains(&self.rate) {
             return Err(Error::invalid("hindsight.teacher.rate", "0 to 1", self.rate.to_string()));

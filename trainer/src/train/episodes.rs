@@ -63,7 +63,13 @@ impl Training<'_> {
             seed: Position { seed: self.settings.seed, purpose: what, update: step, task: "", sample: 0 }.number(),
             ..RolloutOptions::default()
         };
-        let rollout = Rollout { rules: self.rules, retriever: self.retriever, policy, options };
+        let is_guided = match what {
+            "playing" => self.settings.rollout.guided,
+            "testing" => self.settings.evaluation.guided,
+            _ => false,
+        };
+        let guide = self.guide.filter(|_| is_guided);
+        let rollout = Rollout { rules: self.rules, retriever: self.retriever, policy, guide, options };
         let mut log = TrajectoryLog::open(path)?;
         let summary = rollout.run(tasks, &mut log, &|done| self.watch.progress(what, done), interrupt)?;
         if let (0, Some(failure)) = (summary.played, summary.failure) {

@@ -5,6 +5,7 @@ mod lessons;
 
 use std::time::Instant;
 
+use hindsearch_env::experience::Guide;
 use hindsearch_env::hindsight::Critic;
 use hindsearch_env::{Rules, Task, Trajectory};
 use hindsearch_indexes::{Interrupt, Progress};
@@ -40,6 +41,8 @@ pub struct Training<'a> {
     pub examples: &'a [Trajectory],
     /// How episodes are told to the model.
     pub language: &'a Language,
+    /// What is shown to the policy of what others have learnt, in the prompt and behind passages.
+    pub guide: Option<&'a Guide>,
     /// Who writes critiques, where `hindsight.view` asks for them.
     pub critic: Option<&'a dyn Critic>,
     /// Where all is written.

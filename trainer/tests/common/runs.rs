@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hindsearch_env::{Preset, Rules, Task};
+use hindsearch_env::experience::Guide;
+use hindsearch_env::hindsight::Critic;
+use hindsearch_env::{Preset, Rules, Task, Trajectory};
 use hindsearch_indexes::Interrupt;
 use hindsearch_retriever::{Passage, Ranked, Retrieve};
 use hindsearch_trainer::ops::Placement;
@@ -109,6 +111,8 @@ pub struct Outside<'a> {
     pub fails: Option<usize>,
     /// Who writes critiques.
     pub critic: Option<&'a dyn Critic>,
+    /// What rollouts are shown.
+    pub guide: Option<&'a Guide>,
 }
 
 impl World {
@@ -125,6 +129,7 @@ impl World {
             held_out: &self.tasks,
             examples: &self.examples,
             critic: outside.critic,
+            guide: outside.guide,
             language: &self.language,
             folder: &folder,
             watch: outside.watch,

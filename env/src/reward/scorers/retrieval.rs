@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use crate::escape::unescape;
+use crate::experience::block;
 use crate::render::frame;
 use crate::reward::normalize::squad;
 use crate::reward::scene::{Record, Scene};
@@ -44,8 +45,11 @@ pub(super) fn found(record: Record<'_>, golds: &[String], place: Where) -> bool 
         let own: Vec<String> = queries.iter().flat_map(forms).map(|text| squad(&text)).collect();
         let observation = spans.get(index).map(|span| readable(&span.text)).unwrap_or_default();
         let around = match (place, &turn.found) {
-            (Where::Passages, Some(found)) => readable(&frame(&record.preset.observation, queries, found)),
-            _ => String::new(),
+            (Where::Passages, Some(found)) => {
+                readable(&frame(&record.preset.observation, queries, found, &turn.experience))
+            }
+            // Experience is no passage, whoever looks.
+            _ => readable(&block::behind(&turn.experience)),
         };
         let is_new = |gold: &&String| !own.iter().any(|text| text.contains(*gold));
         // What the observation has oftener than all that stands around its passages stands in one of them.

@@ -242,6 +242,7 @@ pub(in crate::serve) fn written(rules: &crate::Rules, spans: Vec<Span>) -> Traje
             found: None,
             observation: next.map(|_| number + 1),
             truncated: false,
+            experience: Vec::new(),
         }
     });
     Trajectory {
@@ -251,6 +252,7 @@ pub(in crate::serve) fn written(rules: &crate::Rules, spans: Vec<Span>) -> Traje
         source: String::new(),
         question: String::new(),
         preset: rules.preset().name.clone(),
+        experience: Vec::new(),
         turns: turns.collect(),
         spans,
         stop: None,

@@ -1,0 +1,21 @@
+//! What did earlier episodes teach, and where does it help? Layered experience that guides rollouts (HiExp, arXiv 2604.08124).
+//!
+//! Level 1 holds what one task taught, level 2 the patterns behind several of its entries, level 3 the strategies behind several
+//! patterns. Patterns and strategies stand in the prompt of an episode ([`Guide::planning`]), an entry of level 1 behind the passages
+//! of a search that it fits ([`Guide::step`]). The environment shows them, so no mask takes them for the policy's: there is no switch
+//! that would learn from them.
+
+pub(crate) mod block;
+mod cluster;
+mod entry;
+mod file;
+mod guide;
+mod keys;
+mod settings;
+
+pub use cluster::Tree;
+pub use entry::{Entry, HIGHEST_LEVEL};
+pub use file::{Experience, FORMAT_VERSION, Level};
+pub use guide::Guide;
+pub use keys::KeyEmbedder;
+pub use settings::{Distiller, ExperienceSettings, Planning, Step};
