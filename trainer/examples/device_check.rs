@@ -24,7 +24,7 @@ use hindsearch_trainer::ops::{
 };
 use hindsearch_trainer::{
     AdamWSettings, Decoder, Engine, EngineOptions, Learner, LearnerParts, ModelConfig, Objectives, Packed, Request,
-    Sample, Sampling, UpdateSettings, Weight, Weights, expected_tensors,
+    Sample, Sampling, TeacherSettings, UpdateSettings, Weight, Weights, expected_tensors,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -266,6 +266,7 @@ fn updates_agree(table: &mut Table<'_>) -> Outcome<()> {
     let run = |decoder: Decoder| -> Outcome<(Vec<f64>, Vec<f64>)> {
         let before = decoder.weights()?.into_tensors();
         let parts = LearnerParts {
+            teacher: TeacherSettings::default(),
             decoder: Arc::new(decoder),
             objectives: Objectives::named("search-r1")?,
             optimizer: AdamWSettings::default(),

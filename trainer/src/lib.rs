@@ -32,8 +32,8 @@ pub use decoder::{Decoder, LoraConfig, Packed, Pass};
 pub use error::{Error, Result};
 pub use generate::{Engine, EngineOptions, Generated, Reason, Request, Sampling};
 pub use hindsight::{
-    Apply, Broadcast, CriticKind, CriticSettings, Guarded, Guards, HindsightSchedule, HindsightSettings, Lesson, Refresh,
-    TaughtTokens, TeacherSettings, TeacherWeights, View,
+    Apply, Broadcast, CriticKind, CriticSettings, Guarded, Guards, HindsightSchedule, HindsightSettings, Lesson,
+    Refresh, TaughtTokens, TeacherSettings, TeacherWeights, View,
 };
 pub use layers::Layers;
 pub use model::{

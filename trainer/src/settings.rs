@@ -307,7 +307,8 @@ impl TrainSettings {
         let needed = self.objectives()?.needs_teacher();
         match (needed, self.hindsight.view) {
             (true, View::None) => {
-                let expected = "what the teacher is told (`critique`, `siblings`, ...), since `objective.hindsight` has weights";
+                let expected =
+                    "what the teacher is told (`critique`, `siblings`, ...), since `objective.hindsight` has weights";
                 Err(Error::invalid("hindsight.view", expected, "`none`"))
             }
             (false, view) if view != View::None => {

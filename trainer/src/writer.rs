@@ -47,7 +47,11 @@ impl LocalWriter {
         let room = self.positions.saturating_sub(tokens.len());
         if room == 0 {
             let expected = format!("fewer than the {} positions of `{}`", self.positions, self.name);
-            return Err(Error::invalid("what a model is asked to write about", expected, format!("{} tokens", tokens.len())));
+            return Err(Error::invalid(
+                "what a model is asked to write about",
+                expected,
+                format!("{} tokens", tokens.len()),
+            ));
         }
         let ends = self.language.ends().clone();
         let written = self.engine.generate(Request {
@@ -83,9 +87,9 @@ impl Writer for LocalWriter {
             let callers = requests.chunks(size).map(|part| (part, scope.spawn(move || write(part))));
             let callers: Vec<_> = callers.collect();
             let ended = || fault(Error::invalid("a thread", "its texts", "a defect, see standard error"));
-            let texts = callers.into_iter().map(|(part, caller)| {
-                caller.join().unwrap_or_else(|_| part.iter().map(|_| Err(ended())).collect())
-            });
+            let texts = callers
+                .into_iter()
+                .map(|(part, caller)| caller.join().unwrap_or_else(|_| part.iter().map(|_| Err(ended())).collect()));
             texts.flatten().collect()
         })
     }

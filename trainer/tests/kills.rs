@@ -119,7 +119,14 @@ fn child_trains() {
         };
         Monitor::open(path, after, Arc::new(told))
     };
-    let outside = Outside { watch: &*teller, monitor: &monitor, interrupt: &Interrupt::default(), fails: None, critic: None, guide: None };
+    let outside = Outside {
+        watch: &*teller,
+        monitor: &monitor,
+        interrupt: &Interrupt::default(),
+        fails: None,
+        critic: None,
+        guide: None,
+    };
     world.run(path, &outside).unwrap();
 }
 

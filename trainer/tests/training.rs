@@ -48,7 +48,10 @@ impl World {
         let interrupt = Interrupt::default();
         let watch = Quiet { stops: stops.map(|at| (at, interrupt.clone())), seen: AtomicUsize::new(0) };
         let monitor = |after| Monitor::open(path, after, Arc::new(|_| {}));
-        self.run(path, &Outside { watch: &watch, monitor: &monitor, interrupt: &interrupt, fails, critic: None, guide: None })
+        self.run(
+            path,
+            &Outside { watch: &watch, monitor: &monitor, interrupt: &interrupt, fails, critic: None, guide: None },
+        )
     }
 }
 

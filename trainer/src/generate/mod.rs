@@ -7,5 +7,5 @@ mod reader;
 mod sampler;
 
 pub use engine::{Engine, EngineOptions, Generated, Reason, Request};
-pub use sampler::Sampling;
 pub(crate) use reader::{Sequence, hidden_states};
+pub use sampler::Sampling;

@@ -85,7 +85,8 @@ impl Alignment<'_> {
     fn tokens(&self, episode: &Trajectory, hint: &str) -> Result<(Vec<u32>, Vec<usize>)> {
         let placed = placed(episode, hint, self.placement);
         let read = self.language.tokenized(self.prompt, &placed.episode)?;
-        let before = if placed.before.is_empty() { Vec::new() } else { self.language.tokenizer.encode(&placed.before)? };
+        let before =
+            if placed.before.is_empty() { Vec::new() } else { self.language.tokenizer.encode(&placed.before)? };
         let own = read.policy_mask();
         let places = own.iter().enumerate().filter_map(|(at, own)| own.then_some(before.len() + at));
         let places = places.collect();

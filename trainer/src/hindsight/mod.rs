@@ -13,7 +13,8 @@ mod teacher;
 
 pub use lesson::Lesson;
 pub use settings::{
-    Apply, Broadcast, CriticKind, CriticSettings, Guarded, Guards, HindsightSchedule, HindsightSettings, TaughtTokens, View,
+    Apply, Broadcast, CriticKind, CriticSettings, Guarded, Guards, HindsightSchedule, HindsightSettings, TaughtTokens,
+    View,
 };
 pub use teacher::{Refresh, TeacherSettings, TeacherWeights};
 

@@ -220,11 +220,8 @@ pub enum Guarded {
 impl Guards {
     /// The limits with the names of what they limit.
     pub(crate) fn limits(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let named = [
-            ("kl/mean", self.kl),
-            ("hindsight/clamp_saturation", self.saturation),
-            ("hindsight/gap_mean", self.gap),
-        ];
+        let named =
+            [("kl/mean", self.kl), ("hindsight/clamp_saturation", self.saturation), ("hindsight/gap_mean", self.gap)];
         named.into_iter().filter_map(|(name, limit)| Some((name, limit?)))
     }
 }
@@ -260,7 +257,10 @@ impl HindsightSettings {
         }
         let CriticSettings { kind, model, address, .. } = &self.critic;
         let is_server = *kind == CriticKind::Server;
-        if is_server != address.is_some() || is_server && model.is_none() || *kind == CriticKind::Rules && model.is_some() {
+        if is_server != address.is_some()
+            || is_server && model.is_none()
+            || *kind == CriticKind::Rules && model.is_some()
+        {
             let expected = "`address` and `model` with kind = \"server\", perhaps a `model` with \"local\", and neither with \"rules\"";
             let found = format!("kind = {kind:?}, address = {address:?}, model = {model:?}");
             return Err(Error::invalid("hindsight.critic", expected, found));

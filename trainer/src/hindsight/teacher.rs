@@ -8,8 +8,8 @@ use super::lesson::Lesson;
 use crate::batch::{Sample, micro_batches};
 use crate::decoder::Decoder;
 use crate::generate::{Sequence, hidden_states};
-use crate::objective::{NO_TOKEN, Side, Support};
 use crate::model::ModelFiles;
+use crate::objective::{NO_TOKEN, Side, Support};
 use crate::ops::{Logprobs, Others, Placement};
 use crate::text::Language;
 use crate::{Error, Result};
@@ -62,7 +62,8 @@ pub enum Refresh {
 }
 
 /// What other tokenizers cut in other places.
-const PROBE: &str = "Who discovered radium in 1898?\n\n<search> Größe, naïve café; Москва 東京 🙂 </search>\t\t  x_1 = f(12345);";
+const PROBE: &str =
+    "Who discovered radium in 1898?\n\n<search> Größe, naïve café; Москва 東京 🙂 </search>\t\t  x_1 = f(12345);";
 
 impl TeacherSettings {
     /// The other model that teaches, where one does. It must cut texts into the same tokens as the policy.
@@ -75,7 +76,8 @@ impl TeacherSettings {
         };
         let files = ModelFiles::open(path)?;
         let tokenizer = files.tokenizer()?;
-        if tokenizer.encode(PROBE)? != language.tokenizer.encode(PROBE)? || tokenizer.eos() != language.tokenizer.eos() {
+        if tokenizer.encode(PROBE)? != language.tokenizer.encode(PROBE)? || tokenizer.eos() != language.tokenizer.eos()
+        {
             let what = format!("hindsight.teacher.model (`{}`)", path.display());
             return Err(Error::invalid(what, "the policy's tokenizer", "another one"));
         }

@@ -90,7 +90,10 @@ impl Training<'_> {
         if guards.then == Guarded::Stop {
             return Some(Error::Diverged {
                 what: format!("`{name}` of step {}", place.step),
-                found: format!("{:.4}, beyond the limit of {limit} in `hindsight.guards`", found(name).unwrap_or_default()),
+                found: format!(
+                    "{:.4}, beyond the limit of {limit} in `hindsight.guards`",
+                    found(name).unwrap_or_default()
+                ),
                 remedy: "the step is saved; another teacher or a smaller weight of what it says may hold".into(),
             });
         }
