@@ -13,8 +13,8 @@ use common::types::{off, place, size, values};
 use common::{KINDS, config, decoder, decoder_in, numbers, tokens, weights};
 use hindsearch_trainer::ops::{Logprobs, Parameter, Placement, Tape, Value};
 use hindsearch_trainer::{
-    AdamWSettings, Decoder, Error, Learner, LearnerParts, LoraConfig, Objectives, Packed, Sample, TensorData,
-    TrainSettings, UpdateSettings,
+    AdamWSettings, Decoder, Error, Learner, LearnerParts, LoraConfig, Objectives, Packed, Sample, TeacherSettings,
+    TensorData, TrainSettings, UpdateSettings,
 };
 
 /// What an operation says, and the gradients of its inputs and weights, in a type.
