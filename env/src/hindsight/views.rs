@@ -1,6 +1,7 @@
 //! What else may a teacher be told: a better attempt, the answer, or the evidence?
 
 use hindsearch_retriever::Passage;
+use serde::{Deserialize, Serialize};
 
 use super::leak::contains_gold;
 use super::outcome::{is_correct, is_over};
@@ -17,7 +18,9 @@ const LONGEST_SENTENCE: usize = 400;
 const LONGEST_ANSWER: usize = 300;
 
 /// Which attempt is told as the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
 pub struct BetterOptions {
     /// Whether thoughts are told. SDPO leaves them out.
     pub thoughts: bool,
