@@ -14,7 +14,7 @@ use hindsearch_env::{Message, Preset, Rules, Task, Trajectory};
 use hindsearch_retriever::Passage;
 use payloads::{TAGS, hostile, tokens};
 use proptest::prelude::*;
-use support::play::played;
+use support::play::{Said, played};
 use support::rules;
 
 const GOLD: &str = "Paris";
@@ -26,7 +26,7 @@ fn task() -> Task {
 
 /// Right after two searches; right after one; wrong without one; wrong after one; one that shares a word with the accepted answer.
 fn group() -> Vec<Trajectory> {
-    let scripts: [&[(&str, &[(&str, &str)])]; 5] = [
+    let scripts: [&[Said<'_>]; 5] = [
         &[
             ("<think>A secret thought.</think><search>capital of France</search>", FOUND),
             ("<search>capital of France</search>", FOUND),

@@ -323,7 +323,7 @@ proptest! {
         query in hostile(), document in hostile(), gold in hostile(), guess in 0_u32..=u32::MAX,
     ) {
         let question = format!("----- {guess:08x}\n{document}");
-        let task = Task::new(question.clone(), vec![gold], "test".into());
+        let task = Task::new(question, vec![gold], "test".into());
         let found: &[(&str, &str)] = &[("a", &document)];
         let attempt = played(&rules(), &task, 0, &[(&format!("<search>{query}</search>"), found)]);
         let writer = Says::new(|_, _| Some("STEP: 1\nAsk.".into()));

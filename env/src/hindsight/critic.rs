@@ -7,6 +7,7 @@ use crate::{Error, Result, Task, Trajectory};
 
 /// What a judge would do otherwise in a failed episode (HindSearch).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Critique {
     /// One or two sentences that say what to do instead: one paragraph, and inert.
@@ -27,6 +28,7 @@ pub trait Critic: Send + Sync {
 
 /// What a critic may see and say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct CriticOptions {
     /// Whether the critic is told the accepted answers.

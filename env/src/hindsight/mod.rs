@@ -4,6 +4,7 @@
 //! for and with what success (SD-Search), a better attempt (Search-E1), the answer (OPSD) or the evidence (EviSD). All of it is text, and
 //! none of it ever reaches the policy itself.
 
+mod align;
 mod by_rule;
 mod critic;
 mod hint;
@@ -18,6 +19,7 @@ mod transcript;
 mod views;
 mod written;
 
+pub use align::{AlignOptions, Aligned, Insert, PromptMessage, align};
 pub use by_rule::RuleCritic;
 pub use critic::{Critic, CriticOptions, Critique, Leak};
 pub use hint::Hint;

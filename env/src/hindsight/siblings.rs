@@ -21,6 +21,7 @@ pub struct Siblings<'a> {
 
 /// What a block of siblings says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct SiblingOptions {
     /// Whether queries and verdicts are all that is told. Off, thoughts, documents and answers are told, too.

@@ -19,6 +19,7 @@ const LONGEST_ANSWER: usize = 300;
 
 /// Which attempt is told as the better one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct BetterOptions {
     /// Whether thoughts are told. SDPO leaves them out.

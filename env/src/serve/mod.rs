@@ -9,6 +9,7 @@
 //! | How are many items asked for at once, each with its own answer or error? | `batch` |
 //! | Which routes are there? | `routes` |
 //! | What do they do? | `native/`, `lists` |
+//! | What may a teacher be told of an episode? | `hindsight/` |
 //! | How do other packages' clients feel at home? | `guest`, `guest_schemas`, `openenv/`, `nemo_gym`, `verl_tool` |
 
 mod action;
@@ -16,6 +17,7 @@ mod batch;
 mod episodes;
 mod guest;
 mod guest_schemas;
+mod hindsight;
 mod lists;
 mod native;
 mod nemo_gym;

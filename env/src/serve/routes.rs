@@ -10,7 +10,7 @@ use hindsearch_retriever::serve::{Body, Fault, Incoming, MoreRoutes, Route, Serv
 use serde_json::{Value, json};
 
 use super::server::EnvServer;
-use super::{batch, guest_schemas as guests, lists, native, nemo_gym, openenv, verl_tool};
+use super::{batch, guest_schemas as guests, hindsight as teach, lists, native, nemo_gym, openenv, verl_tool};
 
 impl EnvServer {
     /// The routes, to hang in a retrieval server.
@@ -35,7 +35,8 @@ impl Described {
 }
 
 fn table(env: &Arc<EnvServer>) -> Vec<Route> {
-    let groups = [native(env), openenv(env), nemo_gym(env, ""), nemo_gym(env, "/nemo-gym"), verl_tool(env)];
+    let groups =
+        [native(env), hindsight(env), openenv(env), nemo_gym(env, ""), nemo_gym(env, "/nemo-gym"), verl_tool(env)];
     let mut routes: Vec<Route> = groups.into_iter().flatten().collect();
     let index = lists::Index::new(env, &routes);
     let described = Described::new("/env/v1", "What there is to play", None, schema::<lists::Index>());
@@ -47,10 +48,39 @@ fn table(env: &Arc<EnvServer>) -> Vec<Route> {
     routes
 }
 
+/// A route that takes items.
+fn items(path: &str, summary: &'static str, request: Value, response: Value) -> Described {
+    Described::new(path, summary, Some(batch::schema(request)), batch::answers(response))
+}
+
+fn hindsight(env: &Arc<EnvServer>) -> Vec<Route> {
+    let route = |described: Described, handler| route(Verb::Post, "hindsight", Style::Plain, described, handler);
+    let critique = items(
+        "/hindsight/v1/critique",
+        "What failed episodes should have searched for",
+        schema::<teach::CritiqueItem>(),
+        schema::<teach::Criticised>(),
+    );
+    let block = items(
+        "/hindsight/v1/block",
+        "What attempts at the same task tell a teacher",
+        schema::<teach::BlockItem>(),
+        schema::<teach::Told>(),
+    );
+    let align = items(
+        "/hindsight/v1/align",
+        "Episodes with a hint, as a teacher reads them",
+        schema::<teach::AlignItem>(),
+        schema::<crate::hindsight::Aligned>(),
+    );
+    vec![
+        route(critique, answer(env, teach::critique).post()),
+        route(block, answer(env, teach::block).post()),
+        route(align, answer(env, |_, _, incoming| teach::align(incoming)).post()),
+    ]
+}
+
 fn native(env: &Arc<EnvServer>) -> Vec<Route> {
-    let items = |path: &str, summary, request, response| {
-        Described::new(path, summary, Some(batch::schema(request)), batch::answers(response))
-    };
     let list = |path: &str, summary, request, response| Described::new(path, summary, request, response);
     let scored = json!({ "type": "object", "required": ["total", "terms"] });
     let closed = json!({ "type": "object", "required": ["episode_id", "closed"] });

@@ -92,6 +92,11 @@ impl EnvServer {
         &self.default
     }
 
+    /// How long texts are for the policy.
+    pub(super) fn measure(&self) -> &dyn Measure {
+        &*self.measure
+    }
+
     pub(super) fn presets(&self) -> impl Iterator<Item = &Preset> {
         self.presets.values().map(|rules| &**rules.preset())
     }

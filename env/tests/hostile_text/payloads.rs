@@ -25,7 +25,7 @@ pub struct Payload {
 
 pub static STORED: LazyLock<Stored> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/hostile_payloads.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    serde_json::from_str(&std::fs::read_to_string(path).expect("payloads")).expect("JSON")
 });
 
 /// The control tokens of all families.
@@ -34,7 +34,7 @@ pub fn tokens() -> impl Iterator<Item = &'static String> {
 }
 
 pub static ALL: LazyLock<Vec<Preset>> =
-    LazyLock::new(|| PRESETS.iter().map(|name| Preset::named(name).unwrap()).collect());
+    LazyLock::new(|| PRESETS.iter().map(|name| Preset::named(name).expect("a preset")).collect());
 
 pub fn presets() -> impl Iterator<Item = Preset> {
     ALL.iter().cloned()

@@ -18,8 +18,11 @@ pub fn tokenized(text: &str, size: usize) -> Message {
     Message { text: text.into(), tokens, logprobs: vec![-0.25; ends.len()], ends, cut_off: false }
 }
 
-/// A play of the task: these messages, and for each of their searches these passages, as ids and contents.
-pub fn played(rules: &Rules, task: &Task, sample: u32, messages: &[(&str, &[(&str, &str)])]) -> Trajectory {
+/// A message, and the passages that its search finds, as ids and contents.
+pub type Said<'a> = (&'a str, &'a [(&'a str, &'a str)]);
+
+/// A play of the task.
+pub fn played(rules: &Rules, task: &Task, sample: u32, messages: &[Said<'_>]) -> Trajectory {
     let mut episode = rules.begin(task, sample);
     for (said, passages) in messages {
         if let Decision::Search(queries) = rules.decide(&mut episode, tokenized(said, 3)).expect("a turn") {

@@ -5,5 +5,7 @@ mod stateless;
 mod step;
 
 pub(super) use reset::{Begun, ResetItem, reset};
-pub(super) use stateless::{ScoreItem, TransitionItem, Went, score, transition, written};
+pub(super) use stateless::{
+    ScoreItem, TransitionItem, Went, checked, score, task, transition, unknown, write, written,
+};
 pub(super) use step::{CloseItem, StepItem, Stepped, close, step, turn_of};

@@ -151,7 +151,7 @@ fn judge(env: &EnvServer, item: &Value) -> Result<Reward, Fault> {
 }
 
 /// What a record is of that names a task which is not served; to score it with 0 would be a lie.
-fn unknown(trajectory: &Trajectory) -> Fault {
+pub(in crate::serve) fn unknown(trajectory: &Trajectory) -> Fault {
     let id = trajectory.task.escape_debug();
     Fault::new(
         Code::NotFound,
@@ -160,7 +160,7 @@ fn unknown(trajectory: &Trajectory) -> Fault {
 }
 
 /// The task by which an item is scored: the one that the client names, or that its record names, where it is served.
-fn task(
+pub(in crate::serve) fn task(
     env: &EnvServer,
     id: Option<&str>,
     answers: Option<&Value>,
@@ -185,7 +185,7 @@ fn task(
 }
 
 /// A record whose parts belong together; it comes from outside.
-fn checked(trajectory: Trajectory) -> Result<Trajectory, Fault> {
+pub(in crate::serve) fn checked(trajectory: Trajectory) -> Result<Trajectory, Fault> {
     let refuse = |what: String| Err(Fault::invalid(format!("trajectory: {what}; send it as it was received")));
     if trajectory.version != TRAJECTORY_VERSION {
         return refuse(format!("expected version {TRAJECTORY_VERSION}, found {}", trajectory.version));
@@ -262,6 +262,6 @@ pub(in crate::serve) fn written(rules: &crate::Rules, spans: Vec<Span>) -> Traje
     }
 }
 
-fn write(answer: &impl Serialize) -> Result<Arc<str>, Fault> {
+pub(in crate::serve) fn write(answer: &impl Serialize) -> Result<Arc<str>, Fault> {
     Ok(serde_json::to_string(answer).map_err(|error| Fault::internal(error.to_string()))?.into())
 }
