@@ -11,11 +11,12 @@ mod outcome;
 mod placement;
 mod sentences;
 mod siblings;
-mod transcript;
+pub(crate) mod transcript;
 
 pub use critic::{Critic, CriticOptions, Critique, Leak};
 pub use hint::Hint;
 pub use masks::QuerySpan;
+pub(crate) use outcome::{answer, is_over};
 pub use outcome::{failures, is_correct};
 pub use placement::{Placed, Placement, placed, placed_by_turn};
 pub use siblings::{Content, Labels, SiblingOptions, Siblings, Which};
