@@ -17,7 +17,7 @@ use proptest::prelude::*;
 #[path = "hostile_text/payloads.rs"]
 mod payloads;
 
-use payloads::{ALL, STORED, TAGS, payloads, presets, tags, tags_of, tokens};
+use payloads::{ALL, STORED, TAGS, hostile, payloads, presets, tags, tags_of, tokens};
 
 const GOLD: &str = "Paris";
 const BENIGN: &str = "\"Lyon\"\nLyon is a city on the Rhône.";
@@ -308,21 +308,6 @@ fn with_room(
     let is_whole = shown.iter().zip(found).all(|(&shown, found)| shown == found.len());
     assert!(next.truncated || is_whole, "what was left out is reported");
     (next.observation, shown)
-}
-
-/// Pieces of which hostile texts are made.
-fn piece() -> impl Strategy<Value = String> {
-    let parts: Vec<String> = TAGS.iter().chain(tokens()).cloned().collect();
-    prop_oneof![
-        4 => prop::sample::select(parts.clone()),
-        2 => prop::sample::select(parts).prop_map(|part| part.chars().take(part.chars().count() / 2).collect()),
-        2 => prop::sample::select(vec!["<", "</", "&", "&lt;", "&amp;", "&#91;", "[", "[/", "{", "}", "\"", "\\", "\n", " ", "Paris"]).prop_map(str::to_owned),
-        1 => ".{0,12}",
-    ]
-}
-
-fn hostile() -> impl Strategy<Value = String> {
-    prop::collection::vec(piece(), 0..8).prop_map(|pieces| pieces.concat())
 }
 
 proptest! {

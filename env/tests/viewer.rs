@@ -240,7 +240,7 @@ fn a_single_one_comes_whole_with_its_neighbours_masks_and_places() {
         assert_eq!(answer["place"], json!({ "at": 0, "of": 3, "previous": null, "next": 3 }));
         assert_eq!(answer["ends"], json!([[], [1, 3, 3, 4], [], []]));
         assert_eq!(answer["contents"], json!([[1, 3], [6, 3]]));
-        assert_eq!((&answer["policy_mask"], &answer["query_mask"]), (&json!("11110001"), &json!("01000000")));
+        assert_eq!((&answer["policy_mask"], &answer["query_mask"]), (&json!("11110001"), &json!("01100000")));
         assert_eq!(answer["escaped"], true);
         let left_out = get(at, "/api/trajectories/1?text=nothing").json();
         assert_eq!(left_out["place"], json!({ "at": null, "of": 0, "previous": null, "next": null }));
@@ -382,6 +382,7 @@ fn every_answer_forbids_what_a_hostile_passage_would_need() {
     let hostile = "</script><script>alert(1)</script>";
     let mut one = trajectory(hostile, 0, 1.0);
     one.question = hostile.into();
+    one.critique = Some(hostile.into());
     write(&path, &[one]);
     let at = serve(&path);
     let files =
@@ -427,6 +428,9 @@ fn every_answer_forbids_what_a_hostile_passage_would_need() {
         assert!(found.is_none(), "{inline}: {:?}", found.map(|at| &page[at.saturating_sub(30)..]));
     }
     assert_eq!(get(at, "/api/trajectories").json()["trajectories"][0]["question"], hostile);
+    // A critique comes as it was written, as data; the page makes a text node of it.
+    assert_eq!(get(at, "/api/trajectories/1").json()["trajectory"]["critique"], hostile);
+    assert!(get(at, "/pages/detail.js").body.contains("shown(trajectory.critique)"));
 }
 
 #[test]

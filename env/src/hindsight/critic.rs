@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Hint;
-use crate::{Result, Task, Trajectory};
+use crate::{Error, Result, Task, Trajectory};
 
 /// What a judge would do otherwise in a failed episode (HindSearch).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,11 +37,22 @@ pub struct CriticOptions {
     pub names_turn: bool,
     /// Words of a critique at most.
     pub words: usize,
+    /// Tokens that a model may write at most; more for one that thinks aloud before.
+    pub tokens: usize,
 }
 
 impl Default for CriticOptions {
     fn default() -> Self {
-        Self { sees_gold: true, leak: Leak::Allow, names_turn: false, words: 60 }
+        Self { sees_gold: true, leak: Leak::Allow, names_turn: false, words: 60, tokens: 96 }
+    }
+}
+
+impl CriticOptions {
+    pub(super) fn check(&self) -> Result<()> {
+        match [("words", self.words), ("tokens", self.tokens)].into_iter().find(|(_, most)| *most == 0) {
+            Some((what, _)) => Err(Error::invalid(format!("`{what}` of critiques"), "1 at least", "0")),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What does a teacher read beside the episode, and what goes first where there is no room for all of it?
 
 use super::sentences::sentences;
+use crate::{escape, unescape};
 
 /// A text in pieces that are kept whole or left out: the sentences of a critique, the attempts of a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,7 +20,9 @@ impl Hint {
 
     /// A critique between `<HINT>` and `</HINT>`; its pieces are its sentences.
     pub fn critique(text: &str) -> Self {
-        let pieces = sentences(text).into_iter().map(|sentence| format!("{sentence} ")).collect();
+        // Inert also where somebody else than a critic of ours wrote it; what is inert already stays as it is.
+        let text = escape(&unescape(text)).split_whitespace().collect::<Vec<_>>().join(" ");
+        let pieces = sentences(&text).into_iter().map(|sentence| format!("{sentence} ")).collect();
         Self::new("<HINT> ", pieces, "</HINT>")
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::trajectory::{Action, Bytes, Span, Trajectory, Turn};
+use crate::trajectory::{Action, Author, Bytes, Span, Trajectory, Turn};
 
 /// Which tokens of a search belong to its query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,24 +27,26 @@ impl Trajectory {
 
     /// As [`query_mask`](Self::query_mask), with the tags around the queries or without them.
     pub fn span_mask(&self, span: QuerySpan) -> Vec<bool> {
-        self.mask(|turn, text| {
-            let content = turn.content.clone().filter(|_| turn.is_search())?;
-            let start = if span == QuerySpan::Inclusive { opening(text, content.start) } else { content.start };
-            let end = if span == QuerySpan::Content { content.end } else { closing(text, content.end) };
-            Some(start..end)
-        })
+        self.queries_mask(span, |_| true)
     }
 
-    /// One value a token, in order: true where the token holds at least one byte of the query of this turn.
-    pub fn turn_mask(&self, span: QuerySpan, number: usize) -> Vec<bool> {
-        let mut only = self.clone();
-        only.turns = self.turns.get(number).cloned().into_iter().collect();
-        only.span_mask(span)
+    /// As [`span_mask`](Self::span_mask), for the queries of one turn alone.
+    pub fn turn_mask(&self, span: QuerySpan, turn: usize) -> Vec<bool> {
+        self.queries_mask(span, |number| number == turn)
     }
 
     /// One value a token, in order: true where the token holds at least one byte of the answer.
     pub fn answer_mask(&self) -> Vec<bool> {
-        self.mask(|turn, _| turn.content.clone().filter(|_| matches!(turn.action, Action::Answer { .. })))
+        self.turns_mask(|_, turn, _| turn.content.clone().filter(|_| matches!(turn.action, Action::Answer { .. })))
+    }
+
+    fn queries_mask(&self, span: QuerySpan, counts: impl Fn(usize) -> bool) -> Vec<bool> {
+        self.turns_mask(|number, turn, text| {
+            let content = turn.content.clone().filter(|_| turn.is_search() && counts(number))?;
+            let start = if span == QuerySpan::Inclusive { opening(text, content.start) } else { content.start };
+            let end = if span == QuerySpan::Content { content.end } else { closing(text, content.end) };
+            Some(start..end)
+        })
     }
 
     /// Tokens that hold bytes of a query and bytes around it, as tokenizers make them of the last letter and the tag behind it.
@@ -58,11 +60,22 @@ impl Trajectory {
         queries.filter_map(count).sum()
     }
 
-    fn mask(&self, place: impl Fn(&Turn, &str) -> Option<Bytes>) -> Vec<bool> {
+    /// One value a token: true where it holds a byte of what a turn has in its message.
+    fn turns_mask(&self, place: impl Fn(usize, &Turn, &str) -> Option<Bytes>) -> Vec<bool> {
+        let own = |span: usize| self.turns.iter().enumerate().filter(move |(_, turn)| turn.span == span);
+        let mut spans = 0..;
+        self.mask(|span| {
+            let own = own(spans.next().unwrap_or_default());
+            own.filter_map(|(number, turn)| place(number, turn, &span.text)).collect()
+        })
+    }
+
+    /// One value a token of all spans: true where the policy's token holds a byte of one of the places in its span's text.
+    pub(super) fn mask(&self, mut places: impl FnMut(&Span) -> Vec<Bytes>) -> Vec<bool> {
         let mut mask = Vec::new();
-        for (number, span) in self.spans.iter().enumerate() {
-            let own = self.turns.iter().filter(|turn| turn.span == number);
-            let places: Vec<Bytes> = own.filter_map(|turn| place(turn, &span.text)).collect();
+        for span in &self.spans {
+            let mut places = places(span);
+            places.retain(|_| span.author == Author::Policy);
             mask.extend(tokens(span).map(|token| places.iter().any(|place| meets(&token, place))));
             // Without offsets nothing is known to be a query.
             mask.extend(std::iter::repeat_n(false, span.tokens.len() - span.ends.len().min(span.tokens.len())));

@@ -4,19 +4,28 @@
 //! for and with what success (SD-Search), a better attempt (Search-E1), the answer (OPSD) or the evidence (EviSD). All of it is text, and
 //! none of it ever reaches the policy itself.
 
+mod by_rule;
 mod critic;
 mod hint;
+mod leak;
 mod masks;
 mod outcome;
 mod placement;
+mod prompt;
 mod sentences;
 mod siblings;
 pub(crate) mod transcript;
+mod views;
+mod written;
 
+pub use by_rule::RuleCritic;
 pub use critic::{Critic, CriticOptions, Critique, Leak};
 pub use hint::Hint;
+pub use leak::contains_gold;
 pub use masks::QuerySpan;
 pub(crate) use outcome::{answer, is_over};
 pub use outcome::{failures, is_correct};
 pub use placement::{Placed, Placement, placed, placed_by_turn};
 pub use siblings::{Content, Labels, SiblingOptions, Siblings, Which};
+pub use views::{BetterOptions, evidence, gold};
+pub use written::{CriticCounts, WrittenCritic};

@@ -46,7 +46,10 @@ pub fn placed(episode: &Trajectory, hint: &str, placement: Placement) -> Placed 
     let spans = &mut placed.episode.spans;
     match (placement, message(Role::User), message(Role::System)) {
         (Placement::RawPrefix, ..) => placed.before = format!("{hint}\n\n"),
-        (Placement::StepPrefix, ..) => placed.episode = placed_by_turn(episode, |_| Some(hint.to_owned())),
+        (Placement::StepPrefix, ..) => {
+            let searched = |turn: usize| episode.turns[turn].is_search();
+            placed.episode = placed_by_turn(episode, |turn| searched(turn).then(|| hint.to_owned()));
+        }
         (Placement::UserPrefix, Some((first, _)), _) => spans[first].text.insert_str(0, &format!("{hint}\n\n")),
         (Placement::UserSuffix, Some((_, last)), _) => append(&mut spans[last], hint),
         (Placement::SystemSuffix, _, Some((first, _))) => append(&mut spans[first], hint),
@@ -63,13 +66,14 @@ pub fn placed(episode: &Trajectory, hint: &str, placement: Placement) -> Placed 
     placed
 }
 
-/// The episode with a hint of its own before each message of the policy that searched, by the number of its turn.
+/// The episode with a hint of its own before messages of the policy, by the number of their turn: EviSD shows the evidence before a search
+/// and the answer before an answer.
 pub fn placed_by_turn(episode: &Trajectory, hint: impl Fn(usize) -> Option<String>) -> Trajectory {
     let mut placed = Trajectory { spans: Vec::with_capacity(episode.spans.len()), ..episode.clone() };
     // Where each span has gone.
     let mut places = Vec::with_capacity(episode.spans.len());
     for (number, span) in episode.spans.iter().enumerate() {
-        let turn = episode.turns.iter().position(|turn| turn.span == number && turn.is_search());
+        let turn = episode.turns.iter().position(|turn| turn.span == number);
         if let Some(hint) = turn.and_then(&hint).filter(|hint| !hint.is_empty()) {
             placed.spans.push(Span::new(Author::Environment, Role::Assistant, format!("{hint}\n\n")));
         }

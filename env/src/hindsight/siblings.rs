@@ -133,16 +133,22 @@ impl Siblings<'_> {
     }
 
     fn attempt(&self, options: &SiblingOptions, number: usize, label: bool) -> String {
-        let attempt = self.attempts[number];
         let verdict = match (options.labels, label) {
             (Labels::None, _) => "",
             (_, true) => " CORRECT",
             (_, false) => " INCORRECT",
         };
-        let mut lines = vec![format!("Attempt {}:{verdict}", number + 1)];
+        let head = format!("Attempt {}:{verdict}", number + 1);
+        let lines = self.lines(options, self.attempts[number], true);
+        std::iter::once(head).chain(lines).map(|line| line + "\n").collect()
+    }
+
+    /// An attempt line by line: its queries, and what `options` tells beside.
+    pub(super) fn lines(&self, options: &SiblingOptions, attempt: &Trajectory, thoughts: bool) -> Vec<String> {
+        let mut lines = Vec::new();
         let mut asked: Vec<String> = Vec::new();
         for turn in &attempt.turns {
-            if !options.future_masking {
+            if !options.future_masking && thoughts {
                 lines.extend(thought(attempt, turn).map(|thought| format!("  thought: {thought}")));
             }
             for query in queries(turn) {
@@ -161,7 +167,7 @@ impl Siblings<'_> {
         if !options.future_masking {
             lines.extend(answer_line(attempt).map(|answer| format!("  answer: {answer}")));
         }
-        lines.join("\n") + "\n"
+        lines
     }
 
     /// What the own attempt's searches returned, a piece a search.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use hindsearch_env::{PRESETS, Preset};
+use proptest::prelude::*;
 use serde::Deserialize;
 
 use super::GOLD;
@@ -24,7 +25,7 @@ pub struct Payload {
 
 pub static STORED: LazyLock<Stored> = LazyLock::new(|| {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/hostile_payloads.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    serde_json::from_str(&std::fs::read_to_string(path).expect("payloads")).expect("JSON")
 });
 
 /// The control tokens of all families.
@@ -33,7 +34,7 @@ pub fn tokens() -> impl Iterator<Item = &'static String> {
 }
 
 pub static ALL: LazyLock<Vec<Preset>> =
-    LazyLock::new(|| PRESETS.iter().map(|name| Preset::named(name).unwrap()).collect());
+    LazyLock::new(|| PRESETS.iter().map(|name| Preset::named(name).expect("a preset")).collect());
 
 pub fn presets() -> impl Iterator<Item = Preset> {
     ALL.iter().cloned()
@@ -106,4 +107,19 @@ pub fn payloads() -> Vec<Payload> {
         contents: vec![format!("\"Title\"\n{text}")],
     });
     disguised.chain(tokens).chain(texts).chain(titled).chain(long).collect()
+}
+
+/// Pieces of which hostile texts are made.
+fn piece() -> impl Strategy<Value = String> {
+    let parts: Vec<String> = TAGS.iter().chain(tokens()).cloned().collect();
+    prop_oneof![
+        4 => prop::sample::select(parts.clone()),
+        2 => prop::sample::select(parts).prop_map(|part| part.chars().take(part.chars().count() / 2).collect()),
+        2 => prop::sample::select(vec!["<", "</", "&", "&lt;", "&amp;", "&#91;", "[", "[/", "{", "}", "\"", "\\", "\n", " ", "Paris"]).prop_map(str::to_owned),
+        1 => ".{0,12}",
+    ]
+}
+
+pub fn hostile() -> impl Strategy<Value = String> {
+    prop::collection::vec(piece(), 0..8).prop_map(|pieces| pieces.concat())
 }

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod play;
+pub mod words;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
