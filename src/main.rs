@@ -80,6 +80,9 @@ enum Command {
     /// Play, keep and score episodes
     #[command(subcommand)]
     Env(commands::env::Command),
+    /// Build, and look at, the experience of earlier episodes
+    #[command(subcommand)]
+    Experience(commands::experience::Command),
     /// Train a model on episodes
     Train(Box<commands::train::Args>),
     /// Tell what an objective makes of episodes that were played elsewhere
@@ -150,6 +153,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let writes = match &cli.command {
         Command::Build(_) | Command::Export(_) | Command::Train(_) => true,
         Command::Env(command) => command.writes(),
+        Command::Eval(command) => command.writes(),
+        Command::Experience(command) => command.writes(),
         _ => false,
     };
     if writes {
@@ -176,6 +181,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Verify(args) => commands::verify::run(args, &context(resolve()?)),
         Command::Export(args) => commands::export::run(args, &context(resolve()?)),
         Command::Env(command) => commands::env::run(command, &context(resolve()?)),
+        Command::Experience(command) => commands::experience::run(command, &context(resolve()?)),
         Command::Train(args) => commands::train::run(*args, &context(resolve()?)),
         Command::Losses(args) => commands::losses::run(args, &context(resolve()?)),
         Command::Eval(command) => commands::eval::run(command, &context(resolve()?)),

@@ -5,6 +5,7 @@ mod action;
 mod endpoint;
 mod error;
 mod escape;
+pub mod evaluate;
 pub mod experience;
 mod fence;
 pub mod hindsight;

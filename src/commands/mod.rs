@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod embed;
 pub mod env;
 pub mod eval;
+pub mod experience;
 pub mod export;
 pub mod inspect;
 pub mod losses;

@@ -25,6 +25,11 @@ pub(crate) fn behind(experience: &[Advice]) -> String {
     experience.iter().map(|advice| format!("\n{STEP} {}\n", paragraph(&advice.text))).collect()
 }
 
+/// Whether a line of an observation is one of those.
+pub(crate) fn is_experience(line: &str) -> bool {
+    line.starts_with(STEP)
+}
+
 /// The text on one line, with nothing in it that looks like a tag.
 fn paragraph(text: &str) -> String {
     escape(&words(text).collect::<Vec<_>>().join(" ")).into_owned()

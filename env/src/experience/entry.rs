@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Levels: cases, patterns, strategies.
 pub const HIGHEST_LEVEL: u8 = 3;
 /// Characters of a title: it is a key, of which models of embeddings read a few hundred tokens.
-const LONGEST_TITLE: usize = 300;
+pub(super) const LONGEST_TITLE: usize = 300;
 /// Characters of a description, which stands in prompts and observations.
-const LONGEST_DESCRIPTION: usize = 1200;
+pub(super) const LONGEST_DESCRIPTION: usize = 1200;
 
 /// A piece of experience.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

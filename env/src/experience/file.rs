@@ -95,6 +95,19 @@ impl Experience {
         self.entries.iter().filter(|entry| entry.level == level).count()
     }
 
+    /// 32 hexadecimal digits: BLAKE3 over the embedder's identity and all entries. Equal experience guides alike.
+    pub fn hash(&self) -> String {
+        let mut hash = blake3::Hasher::new();
+        hash.update(self.embedder.as_bytes());
+        for entry in &self.entries {
+            for part in [&entry.id, &entry.title, &entry.description].into_iter().chain(&entry.tasks) {
+                hash.update(&(part.len() as u64).to_le_bytes());
+                hash.update(part.as_bytes());
+            }
+        }
+        hash.finalize().to_hex()[..32].to_owned()
+    }
+
     /// Reads a file.
     ///
     /// # Errors

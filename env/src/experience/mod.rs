@@ -6,16 +6,25 @@
 //! that would learn from them.
 
 pub(crate) mod block;
+mod build;
 mod cluster;
+mod contrast;
 mod entry;
 mod file;
 mod guide;
+mod habits;
 mod keys;
+mod reflect;
 mod settings;
+mod written;
 
+pub use build::{BuildOptions, Builder};
 pub use cluster::Tree;
+pub use contrast::RuleReflector;
 pub use entry::{Entry, HIGHEST_LEVEL};
 pub use file::{Experience, FORMAT_VERSION, Level};
 pub use guide::Guide;
 pub use keys::KeyEmbedder;
+pub use reflect::{Group, Lesson, Reflector};
 pub use settings::{Distiller, ExperienceSettings, Planning, Step};
+pub use written::WrittenReflector;

@@ -15,7 +15,7 @@ mod placement;
 mod prompt;
 mod sentences;
 mod siblings;
-mod transcript;
+pub(crate) mod transcript;
 mod views;
 mod written;
 
@@ -25,6 +25,7 @@ pub use critic::{Critic, CriticOptions, Critique, Leak};
 pub use hint::Hint;
 pub use leak::contains_gold;
 pub use masks::QuerySpan;
+pub(crate) use outcome::{answer, is_over};
 pub use outcome::{failures, is_correct};
 pub use placement::{Placed, Placement, placed, placed_by_turn};
 pub use siblings::{Content, Labels, SiblingOptions, Siblings, Which};

@@ -17,7 +17,7 @@ pub fn is_correct(task: &Task, attempt: &Trajectory) -> bool {
 }
 
 /// Whether it was played to its end.
-pub(super) fn is_over(attempt: &Trajectory) -> bool {
+pub(crate) fn is_over(attempt: &Trajectory) -> bool {
     attempt.stop.is_some() && attempt.error.is_none()
 }
 
@@ -28,7 +28,7 @@ pub(super) fn f1(task: &Task, attempt: &Trajectory) -> f64 {
 
 /// What was answered: between the recipe's tags, in the last box, or, in recipes where a message without a search is the answer, all of
 /// that message.
-pub(super) fn answer(attempt: &Trajectory) -> Option<&str> {
+pub(crate) fn answer(attempt: &Trajectory) -> Option<&str> {
     let text = match attempt.turns.last().map(|turn| &turn.action) {
         Some(Action::Answer { text }) => text,
         Some(Action::End) if attempt.stop == Some(Stop::End) => {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::outcome::answer;
 use crate::escape;
+use crate::experience::block;
 use crate::trajectory::{Action, Trajectory, Turn};
 
 /// Characters of a query, an answer, and a thought or a document that are told.
@@ -14,7 +15,7 @@ const LONGEST_LINE: usize = 300;
 const MOST_LINES: usize = 12;
 
 /// Text of others as one line of at most so many characters: blanks become single, and it is inert.
-pub(super) fn line(text: &str, most: usize) -> String {
+pub(crate) fn line(text: &str, most: usize) -> String {
     let words = text.split_whitespace();
     let mut short = String::new();
     let mut left = most;
@@ -35,7 +36,7 @@ pub(super) fn line(text: &str, most: usize) -> String {
 }
 
 /// The queries of a turn that were searched for, each a line; none where it did not search.
-pub(super) fn queries(turn: &Turn) -> Vec<String> {
+pub(crate) fn queries(turn: &Turn) -> Vec<String> {
     match &turn.action {
         Action::Search { queries } if turn.is_search() => {
             queries.iter().map(|query| line(query, LONGEST_QUERY)).collect()
@@ -45,23 +46,24 @@ pub(super) fn queries(turn: &Turn) -> Vec<String> {
 }
 
 /// What the policy wrote before its action, without tags.
-pub(super) fn thought(attempt: &Trajectory, turn: &Turn) -> Option<String> {
+pub(crate) fn thought(attempt: &Trajectory, turn: &Turn) -> Option<String> {
     let text = &attempt.spans.get(turn.span)?.text;
     let before = turn.content.as_ref().map_or(text.as_str(), |content| text.get(..content.start).unwrap_or(text));
     Some(line(&without_tags(before), LONGEST_THOUGHT)).filter(|thought| !thought.is_empty())
 }
 
 /// The heads of the passages that a turn was shown, each a line.
-pub(super) fn documents(attempt: &Trajectory, turn: &Turn) -> Vec<String> {
+pub(crate) fn documents(attempt: &Trajectory, turn: &Turn) -> Vec<String> {
     let span = turn.observation.filter(|_| turn.is_search()).and_then(|at| attempt.spans.get(at));
     let text = span.map(|span| without_tags(&span.text)).unwrap_or_default();
-    let lines = text.lines().map(str::trim).filter(|text| !text.is_empty());
+    let is_told = |text: &&str| !text.is_empty() && (turn.experience.is_empty() || !block::is_experience(text));
+    let lines = text.lines().map(str::trim).filter(is_told);
     // A text that is escaped already is not escaped again.
     lines.take(MOST_LINES).map(|text| line(&crate::unescape(text), LONGEST_LINE)).collect()
 }
 
 /// The answer as a line.
-pub(super) fn answer_line(attempt: &Trajectory) -> Option<String> {
+pub(crate) fn answer_line(attempt: &Trajectory) -> Option<String> {
     answer(attempt).map(|answer| line(&without_tags(answer), LONGEST_QUERY))
 }
 

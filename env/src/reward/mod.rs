@@ -112,6 +112,11 @@ pub(crate) fn is_exact(answer: &str, golds: &[String]) -> bool {
     scorers::Rule::Equal.holds(answer, golds)
 }
 
+/// Whether an accepted answer is part of the answer, both under SQuAD's rule. It is a test of characters: it may match inside a word.
+pub(crate) fn is_covered(answer: &str, golds: &[String]) -> bool {
+    scorers::Rule::Part.holds(answer, golds)
+}
+
 /// HotpotQA's F1 of an answer, the best over the accepted ones.
 pub(crate) fn answer_f1(answer: &str, golds: &[String]) -> f64 {
     overlap::best_hotpot(answer, golds).f1

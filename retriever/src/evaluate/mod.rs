@@ -126,7 +126,7 @@ impl Evaluation {
     pub fn report(self) -> Report {
         let names = self.scores.first().map(|q| q.measures.iter().map(|(name, _)| name.clone())).into_iter().flatten();
         let values = |at: usize| self.scores.iter().map(|q| q.measures[at].1).collect::<Vec<_>>();
-        let measures = names.enumerate().map(|(at, name)| (name, estimate(&values(at)))).collect();
+        let measures = names.enumerate().filter_map(|(at, name)| Some((name, Estimate::of(&values(at))?))).collect();
         Report {
             gold: self.gold,
             questions: self.scores.len(),
@@ -171,17 +171,21 @@ fn ndcg(gains: &[f64], question: &Question, k: usize) -> f64 {
     discounted(gains) / discounted(&ideal)
 }
 
-fn estimate(values: &[f64]) -> Estimate {
-    const RESAMPLES: usize = 1000;
-    let mean = |total: f64| total / values.len() as f64;
-    let mut random = ChaCha8Rng::seed_from_u64(0);
-    let mut means: Vec<f64> = (0..RESAMPLES)
-        .map(|_| mean((0..values.len()).map(|_| values[random.random_range(0..values.len())]).sum()))
-        .collect();
-    means.sort_by(f64::total_cmp);
-    Estimate {
-        mean: mean(values.iter().sum()),
-        low: means[RESAMPLES / 40],
-        high: means[RESAMPLES - 1 - RESAMPLES / 40],
+impl Estimate {
+    /// The estimate of so many values, one a question; nothing of none. The order of the values does not matter to the mean, and hardly
+    /// to the interval.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        const RESAMPLES: usize = 1000;
+        if values.is_empty() {
+            return None;
+        }
+        let mean = |total: f64| total / values.len() as f64;
+        let mut random = ChaCha8Rng::seed_from_u64(0);
+        let mut means: Vec<f64> = (0..RESAMPLES)
+            .map(|_| mean((0..values.len()).map(|_| values[random.random_range(0..values.len())]).sum()))
+            .collect();
+        means.sort_by(f64::total_cmp);
+        let (low, high) = (means[RESAMPLES / 40], means[RESAMPLES - 1 - RESAMPLES / 40]);
+        Some(Self { mean: mean(values.iter().sum()), low, high })
     }
 }

@@ -2,6 +2,7 @@
 
 mod judge;
 mod play;
+pub mod player;
 mod presets;
 mod replay;
 mod rollout;
@@ -9,18 +10,20 @@ mod score;
 mod tasks;
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hindsearch::env::tasks::{self as sets, ReadOptions, TaskSet};
 use hindsearch::env::{Preset, Rules, STEPS, TRAJECTORIES, Task, Trajectory, read_trajectories, trajectories_file};
 use hindsearch::indexes::{self, ErrorKind};
+use hindsearch::retriever::embed::Embedder;
 use hindsearch::retriever::{Retrieve, Retriever};
 use serde_json::Value;
 
-use super::Context;
 use super::search::open_options;
+use super::{Context, write_whole};
 use crate::failure::Failure;
 
 /// The file that says how they are played.
@@ -85,7 +88,7 @@ pub struct Chosen {
     draw: Option<usize>,
     /// Where what is drawn comes from, and all other seeds
     #[arg(long, default_value_t = 0)]
-    seed: u64,
+    pub seed: u64,
 }
 
 impl Chosen {
@@ -119,7 +122,7 @@ pub fn read_tasks(files: &[PathBuf]) -> Result<TaskSet, Failure> {
 }
 
 /// The rules of a recipe by name or file.
-fn rules(preset: &str) -> Result<Rules, Failure> {
+pub fn rules(preset: &str) -> Result<Rules, Failure> {
     Ok(Rules::new(Arc::new(Preset::load(preset)?)))
 }
 
@@ -174,8 +177,60 @@ impl Played {
     }
 }
 
+/// Says, once, that answers are waited for after a wish to stop.
+pub fn telling_of_the_wait<T>(context: &Context, work: impl FnOnce() -> T) -> T {
+    const LOOK: Duration = Duration::from_millis(100);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut waited = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                std::thread::sleep(LOOK);
+                waited += u32::from(context.interrupt.check().is_err());
+                if waited == 10 && !context.quiet {
+                    let words = "waiting for answers that are under way; stop again to leave without them";
+                    let _ = writeln!(std::io::stderr(), "{words}");
+                }
+            }
+        });
+        let outcome = work();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        outcome
+    })
+}
+
+/// Writes down how a run is played, in its folder, which is made where it is not there; a run that was begun otherwise is not gone
+/// on with.
+///
+/// # Errors
+/// A folder that cannot be written to; a run that was begun with other facts.
+pub fn describe(run: &Path, facts: Value) -> Result<(), Failure> {
+    std::fs::create_dir_all(run).map_err(indexes::Error::io("create", run))?;
+    let path = run.join(DESCRIPTION);
+    // A run in which nothing was played is none.
+    let is_empty = |name: &&str| !run.join(name).metadata().is_ok_and(|facts| facts.len() > 0);
+    let known = if TRAJECTORIES.iter().all(is_empty) { None } else { description(run)? };
+    let Some(known) = known else {
+        let mut new = facts;
+        new["version"] = env!("CARGO_PKG_VERSION").into();
+        return write_whole(&path, |sink| {
+            serde_json::to_writer_pretty(&mut *sink, &new)?;
+            Ok(writeln!(sink)?)
+        });
+    };
+    // As it is read from the file: numbers are read a hair otherwise than they were written.
+    let facts: Value = serde_json::from_str(&facts.to_string())?;
+    let other = facts.as_object().into_iter().flatten().find(|(key, value)| known[key.as_str()] != **value);
+    other.map_or(Ok(()), |(key, _)| {
+        Err(Failure::Usage(format!(
+            "`{}`: the run there was begun with another `{key}`; name another `--out`, or begin it again in the same way",
+            path.display()
+        )))
+    })
+}
+
 /// What a run wrote down about itself.
-fn description(run: &Path) -> Result<Option<Value>, Failure> {
+pub fn description(run: &Path) -> Result<Option<Value>, Failure> {
     let path = run.join(DESCRIPTION);
     match std::fs::read(&path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
@@ -188,16 +243,38 @@ fn description(run: &Path) -> Result<Option<Value>, Failure> {
     }
 }
 
+/// Where passages come from.
+pub struct Place {
+    /// The index, or the servers.
+    pub retriever: Box<dyn Retrieve>,
+    /// The model of an index on this machine.
+    pub embedder: Option<Arc<Embedder>>,
+}
+
 /// An index folder, or the address of a server.
-pub fn retriever(place: &str, context: &Context) -> Result<Box<dyn Retrieve>, Failure> {
+///
+/// # Errors
+/// A missing or damaged index; an address that is none.
+pub fn place(place: &str, context: &Context) -> Result<Place, Failure> {
     #[cfg(feature = "remote")]
     if place.starts_with("http://") || place.starts_with("https://") {
         use hindsearch::retriever::{RemoteOptions, RemoteRetriever};
         let addresses = place.split(',').map(str::to_owned).collect();
         let token = std::env::var("HINDSEARCH_TOKEN").ok().filter(|token| !token.is_empty());
-        return Ok(Box::new(RemoteRetriever::new(RemoteOptions { addresses, token, ..RemoteOptions::default() })?));
+        let options = RemoteOptions { addresses, token, ..RemoteOptions::default() };
+        return Ok(Place { retriever: Box::new(RemoteRetriever::new(options)?), embedder: None });
     }
-    Ok(Box::new(Retriever::open(Path::new(place), open_options(context, None, None)?)?))
+    let retriever = Retriever::open(Path::new(place), open_options(context, None, None)?)?;
+    let embedder = Some(Arc::clone(retriever.embedder()));
+    Ok(Place { retriever: Box::new(retriever), embedder })
+}
+
+/// What finds passages there.
+///
+/// # Errors
+/// Those of [`place`].
+pub fn retriever(named: &str, context: &Context) -> Result<Box<dyn Retrieve>, Failure> {
+    Ok(place(named, context)?.retriever)
 }
 
 /// The trajectories of a run's folder, or of a file.
@@ -209,7 +286,7 @@ pub fn trajectories(run: &Path) -> Result<Vec<Trajectory>, Failure> {
 }
 
 /// Each trajectory with its task; those without one are counted.
-fn with_tasks(all: Vec<Trajectory>, tasks: &[Task]) -> (Vec<(&Task, Trajectory)>, usize) {
+pub fn with_tasks(all: Vec<Trajectory>, tasks: &[Task]) -> (Vec<(&Task, Trajectory)>, usize) {
     let by_id: HashMap<&str, &Task> = tasks.iter().map(|task| (task.id(), task)).collect();
     let count = all.len();
     let known = |one: Trajectory| by_id.get(one.task.as_str()).map(|task| (*task, one));
@@ -222,7 +299,7 @@ fn with_tasks(all: Vec<Trajectory>, tasks: &[Task]) -> (Vec<(&Task, Trajectory)>
 ///
 /// # Errors
 /// When nothing is left.
-fn tell_missing(missing: usize, left: usize, context: &Context) -> Result<(), Failure> {
+pub fn tell_missing(missing: usize, left: usize, context: &Context) -> Result<(), Failure> {
     if left == 0 && missing > 0 {
         return Err(Failure::Usage(format!(
             "none of the {missing} trajectories is of a task that `--tasks` holds; name the tasks that were played"
@@ -236,6 +313,6 @@ fn tell_missing(missing: usize, left: usize, context: &Context) -> Result<(), Fa
 }
 
 /// A number of an argument, where it fits.
-fn number(text: &str, fits: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
+pub fn number(text: &str, fits: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {
     text.parse().ok().filter(|value| fits(*value)).ok_or_else(|| format!("expected {expected}"))
 }

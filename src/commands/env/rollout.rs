@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hindsearch::env::policy::{Guesser, Oracle, Policy};
-use hindsearch::env::{Rollout, RolloutOptions, TRAJECTORIES, Task, TrajectoryLog};
+use hindsearch::env::{Rollout, RolloutOptions, TRAJECTORIES, TrajectoryLog};
 use serde_json::json;
 
-use super::{Chosen, Context, DESCRIPTION, description, number, retriever, rules};
-use crate::commands::write_whole;
+use super::player::{Drawing, Player};
+use super::{Chosen, Context, describe, number, place, rules, telling_of_the_wait};
+use crate::commands::experience::Guidance;
 use crate::failure::Failure;
 use crate::output::{count, harmless};
 
@@ -30,35 +30,24 @@ pub struct Args {
     /// The run's folder
     #[arg(long, value_name = "RUN")]
     out: PathBuf,
-    /// Who plays: the address of an OpenAI-compatible server, `oracle` (is told the answers) or `guesser`
-    #[arg(long)]
-    policy: String,
-    /// The model's name on that server
-    #[arg(long)]
-    model: Option<String>,
+    #[command(flatten)]
+    player: Player,
     #[command(flatten)]
     chosen: Chosen,
+    #[command(flatten)]
+    guidance: Guidance,
     /// The recipe: a name (`hindsearch env presets`), or a file
     #[arg(long, default_value = "hindsearch")]
     preset: String,
     /// Plays of each task
     #[arg(long, default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     samples: u32,
-    /// Episodes under way at a time
-    #[arg(long, default_value = "64", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    parallel: u32,
     /// Sampling temperature; 0 is greedy
     #[arg(long, default_value_t = 1.0, value_parser = temperature)]
     temperature: f64,
     /// Nucleus
     #[arg(long, default_value_t = 1.0, value_parser = top_p)]
     top_p: f64,
-    /// Continue text instead of a chat, for models without a chat template
-    #[arg(long)]
-    completions: bool,
-    /// Send the server only what OpenAI's own knows
-    #[arg(long)]
-    plain: bool,
     /// Compress the trajectories
     #[arg(long)]
     zstd: bool,
@@ -72,10 +61,16 @@ pub struct Args {
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let rules = rules(&args.preset)?;
     let set = args.chosen.read()?;
-    let policy = policy(&args, set.tasks())?;
-    let retriever = retriever(&args.index, context)?;
-    std::fs::create_dir_all(&args.out).map_err(hindsearch::indexes::Error::io("create", &args.out))?;
-    describe(&args, rules.preset())?;
+    let drawing = Drawing { temperature: args.temperature, top_p: args.top_p };
+    let policy = args.player.open(set.tasks(), drawing)?;
+    let place = place(&args.index, context)?;
+    let guide = args.guidance.open(place.embedder.as_ref(), context)?;
+    let mut facts = args.player.facts(drawing);
+    facts["preset"] = json!(rules.preset());
+    facts["index"] = json!(args.index);
+    facts["seed"] = json!(args.chosen.seed);
+    facts["experience"] = args.guidance.facts(guide.as_ref());
+    describe(&args.out, facts)?;
     let [plain, packed] = TRAJECTORIES.map(|name| args.out.join(name));
     let (path, other) = if args.zstd { (packed, plain) } else { (plain, packed) };
     if other.exists() {
@@ -88,11 +83,12 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let mut log = TrajectoryLog::open(&path)?;
     let options = RolloutOptions {
         samples: NonZero::new(args.samples).unwrap_or(NonZero::<u32>::MIN),
-        parallel: NonZero::new(args.parallel as usize).unwrap_or(NonZero::<usize>::MIN),
+        parallel: args.player.parallel(),
         seed: args.chosen.seed,
         ..RolloutOptions::default()
     };
-    let rollout = Rollout { rules: &rules, retriever: &*retriever, policy: &*policy, guide: None, options };
+    let rollout =
+        Rollout { rules: &rules, retriever: &*place.retriever, policy: &*policy, guide: guide.as_ref(), options };
     let (progress, start) = (context.progress(), Instant::now());
     let show = |done| progress.show("playing", "episodes", done);
     let outcome = telling_of_the_wait(context, || rollout.run(set.tasks(), &mut log, &show, &context.interrupt));
@@ -128,85 +124,6 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     writeln!(out, "`{}`; look at it with `hindsearch view {}`", path.display(), args.out.display())?;
     out.flush()?;
     Ok(())
-}
-
-fn policy(args: &Args, tasks: &[Task]) -> Result<Box<dyn Policy>, Failure> {
-    match args.policy.as_str() {
-        "oracle" => Ok(Box::new(Oracle::new(tasks))),
-        "guesser" => Ok(Box::new(Guesser)),
-        other if !other.starts_with("http://") && !other.starts_with("https://") => Err(Failure::Usage(format!(
-            "`--policy {other}`: expected `oracle`, `guesser`, or the address of a server such as http://127.0.0.1:8001/v1"
-        ))),
-        #[cfg(feature = "remote")]
-        address => {
-            use hindsearch::env::Endpoint;
-            use hindsearch::env::policy::{ChatServer, ChatServerOptions};
-            let Some(model) = args.model.clone() else {
-                return Err(Failure::Usage(format!("`--policy {address}` needs `--model`, the model's name there")));
-            };
-            let options = ChatServerOptions {
-                model,
-                completions: args.completions,
-                extensions: !args.plain,
-                temperature: args.temperature,
-                top_p: args.top_p,
-                callers: args.parallel as usize,
-            };
-            Ok(Box::new(ChatServer::new(Endpoint::from_environment(address)?, options)))
-        }
-        #[cfg(not(feature = "remote"))]
-        other => Err(Failure::Usage(format!("`--policy {other}`: this program is built without `remote`"))),
-    }
-}
-
-/// Says, once, that answers are waited for after a wish to stop.
-fn telling_of_the_wait<T>(context: &Context, work: impl FnOnce() -> T) -> T {
-    const LOOK: Duration = Duration::from_millis(100);
-    let done = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut waited = 0;
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                std::thread::sleep(LOOK);
-                waited += u32::from(context.interrupt.check().is_err());
-                if waited == 10 && !context.quiet {
-                    let words = "waiting for answers that are under way; stop again to leave without them";
-                    let _ = writeln!(std::io::stderr(), "{words}");
-                }
-            }
-        });
-        let outcome = work();
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
-        outcome
-    })
-}
-
-/// Writes down how the run is played; a run that was begun otherwise is not gone on with.
-fn describe(args: &Args, preset: &hindsearch::env::Preset) -> Result<(), Failure> {
-    let path = args.out.join(DESCRIPTION);
-    let new = json!({
-        "version": env!("CARGO_PKG_VERSION"), "preset": preset, "policy": args.policy, "model": args.model, "index": args.index,
-        "seed": args.chosen.seed, "temperature": args.temperature, "top_p": args.top_p, "completions": args.completions,
-        "plain": args.plain,
-    });
-    // A run in which nothing was played is none.
-    let is_empty = |name: &&str| !args.out.join(name).metadata().is_ok_and(|facts| facts.len() > 0);
-    let known = if TRAJECTORIES.iter().all(is_empty) { None } else { description(&args.out)? };
-    let Some(known) = known else {
-        return write_whole(&path, |sink| {
-            serde_json::to_writer_pretty(&mut *sink, &new)?;
-            Ok(writeln!(sink)?)
-        });
-    };
-    // As it is read from the file: numbers are read a hair otherwise than they were written.
-    let new: serde_json::Value = serde_json::from_str(&new.to_string())?;
-    let keys = ["preset", "policy", "model", "index", "seed", "temperature", "top_p", "completions", "plain"];
-    keys.iter().find(|key| known[**key] != new[**key]).map_or(Ok(()), |key| {
-        Err(Failure::Usage(format!(
-            "`{}`: the run there was begun with another `{key}`; name another `--out`, or begin it again in the same way",
-            path.display()
-        )))
-    })
 }
 
 fn temperature(text: &str) -> Result<f64, String> {

@@ -10,20 +10,13 @@ use hindsearch::retriever::Retriever;
 use hindsearch::retriever::evaluate::{Evaluation, Gold, Question, choose_gold, has_gold, read_questions, write_run};
 use serde_json::json;
 
-use super::search::open_options;
-use super::{Context, write_whole};
+use crate::commands::search::open_options;
+use crate::commands::{Context, write_whole};
 use crate::failure::Failure;
 use crate::output::count;
 
 /// Questions embedded and searched at a time.
 const BATCH: usize = 256;
-
-/// Measure quality
-#[derive(clap::Subcommand)]
-pub enum Command {
-    /// Ask an index questions whose passages or answers are known
-    Retrieval(Args),
-}
 
 /// Which hits count as right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -75,8 +68,7 @@ pub struct Args {
 ///
 /// # Errors
 /// Unreadable questions, questions without gold, a missing or damaged index.
-pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
-    let Command::Retrieval(args) = command;
+pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let questions = read_questions(&args.questions, args.qrels.as_deref())?;
     let gold = match args.gold {
         GoldChoice::Auto => choose_gold(&questions)?,
