@@ -19,6 +19,7 @@ mod random;
 mod run_folder;
 mod schedule;
 mod settings;
+pub mod sweep;
 mod text;
 mod train;
 mod update;
@@ -29,7 +30,7 @@ pub use checkpoint::{Checkpoint, Checkpoints, Skipped, TensorData};
 pub use decoder::{Decoder, LoraConfig, Packed, Pass};
 pub use error::{Error, Result};
 pub use generate::{Engine, EngineOptions, Generated, Reason, Request, Sampling};
-pub use layers::Layers;
+pub use layers::{Difference, Layers};
 pub use model::{
     ModelConfig, ModelFiles, ModelOutput, RopeScaling, StoredType, Weight, Weights, expected_tensors, read_tensors,
     write_model, write_tensors,
@@ -45,7 +46,7 @@ pub use ops::Placement;
 pub use optim::{AdamW, AdamWSettings, Trainable, Updated, gradient_norm};
 pub use plan::{Machine, Method, Plan, PlanSettings, Shape, plan};
 pub use policy::LocalPolicy;
-pub use presets::{TRAIN_PRESETS, TrainPreset};
+pub use presets::{DEFAULT_RECIPE, TRAIN_PRESETS, TrainPreset};
 pub use random::Position;
 pub use run_folder::{Fingerprint, RunFolder};
 pub use schedule::{Decay, Schedule};

@@ -24,6 +24,9 @@ macro_rules! presets {
 
 presets!["grpo", "gspo"];
 
+/// The recipe of a run that names none.
+pub const DEFAULT_RECIPE: &str = "hindsearch";
+
 /// A method of training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainPreset {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hindsearch::env::{Preset, Rules};
 use hindsearch::retriever::Retrieve;
 use hindsearch::trainer::{
-    Axes, Decoder, Fingerprint, Language, ModelConfig, ModelFiles, ModelOutput, Monitor, Record, RunFolder, Series,
-    TrainSettings, Training, Weights, chart, read_metrics, write_model,
+    Axes, Decoder, Fingerprint, Language, ModelFiles, ModelOutput, Monitor, Record, RunFolder, Series, TrainSettings,
+    Training, chart, read_metrics, write_model,
 };
 
 use super::plan::tell_narrow;
@@ -22,8 +22,6 @@ const MAY_CHANGE: &[&str] =
 
 /// What a run needs.
 pub struct Run<'a> {
-    /// Where passages come from.
-    pub retriever: &'a dyn Retrieve,
     /// What is learnt on, and what is tested on.
     pub questions: &'a Questions,
     /// The model that it begins with.
@@ -47,18 +45,35 @@ impl Run<'_> {
         self.out.join("curve.svg")
     }
 
-    /// Trains to the end.
+    /// Sees that what is in its folder, if anything, was begun with just this. `model` tells the model from others, where it is known.
+    ///
+    /// # Errors
+    /// A folder of another run, with what differs; one in use.
+    pub fn check(&self, model: Option<Fingerprint>) -> Result<(), Failure> {
+        if !self.out.join("config.toml").exists() {
+            return Ok(());
+        }
+        let mut folder = RunFolder::open(self.out)?;
+        folder.change_config(&self.settings.to_toml()?, &[])?;
+        // A run that was killed while it began has none.
+        if self.out.join("run.json").exists() {
+            folder.keep(self.recipe, &self.inputs(model))?;
+        }
+        Ok(())
+    }
+
+    /// Trains to the end, with passages from `retriever`.
     ///
     /// # Errors
     /// Unusable settings and models; a folder of another run; what the library says.
-    pub fn train(&self, watch: &Watched<'_>, context: &Context) -> Result<(), Failure> {
+    pub fn train(&self, retriever: &dyn Retrieve, watch: &Watched<'_>, context: &Context) -> Result<(), Failure> {
         let files = ModelFiles::open(self.model)?;
         let placement = self.settings.placement()?;
         let language = Language::open(&files)?;
         let rules = Rules::measured(Arc::new(self.recipe.clone()), language.tokenizer.clone());
         tell_narrow(self.recipe, files.config(), context);
         let weights = files.weights()?;
-        let inputs = self.inputs(files.config(), &weights);
+        let inputs = self.inputs(Some(Fingerprint::of_model(files.config(), &weights)));
         let mut decoder = Decoder::placed(files.config(), weights, self.settings.lora.is_none(), &placement)?;
         if let Some(lora) = &self.settings.lora {
             decoder.add_adapters(lora, self.settings.seed)?;
@@ -72,7 +87,7 @@ impl Run<'_> {
         let training = Training {
             settings: self.settings,
             rules: &rules,
-            retriever: self.retriever,
+            retriever,
             tasks: self.questions.learnt.tasks(),
             held_out: self.questions.held_out.tasks(),
             language: &language,
@@ -102,12 +117,12 @@ impl Run<'_> {
     }
 
     /// What tells this run's model and tasks from others.
-    fn inputs(&self, config: &ModelConfig, weights: &Weights) -> [(&'static str, Fingerprint); 3] {
-        [
-            ("model", Fingerprint::of_model(config, weights)),
+    fn inputs(&self, model: Option<Fingerprint>) -> Vec<(&'static str, Fingerprint)> {
+        let tasks = [
             ("tasks", Fingerprint::of_tasks(self.questions.learnt.tasks())),
             ("held-out tasks", Fingerprint::of_tasks(self.questions.held_out.tasks())),
-        ]
+        ];
+        model.map(|model| ("model", model)).into_iter().chain(tasks).collect()
     }
 
     /// Begins the run, or goes on with it.
