@@ -7,7 +7,9 @@ use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use common::training::world;
-use common::{Bench, Outcome};
+use common::{Bench, Outcome, root};
+use hindsearch::env::Preset;
+use hindsearch::trainer::sweep::Sweep;
 use serde_json::Value;
 
 /// Two arms and two seeds.
@@ -218,4 +220,13 @@ fn a_sweep_that_cannot_be_is_refused_before_it_begins() {
     let plan = bench.ok(&["ablate", "sweep.toml", "--dry-run"]).stdout;
     assert!(plan.contains("runs/sweep/arms/plain/seed-1") && plan.contains("6 runs"), "{plan}");
     assert!(!bench.path("runs").exists());
+}
+
+#[test]
+fn the_example_is_a_sweep() {
+    let sweep = Sweep::read(&root().join("examples/small_world/sweep.toml")).expect("a sweep");
+    for run in sweep.runs() {
+        sweep.settings_of(run).unwrap_or_else(|error| panic!("{run}: {error}"));
+        Preset::load(&sweep.recipe_of(run).expect("a recipe")).expect("a recipe");
+    }
 }

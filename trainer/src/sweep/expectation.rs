@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::spread::Spread;
 
+/// A deviation that is rounding alone.
+const SAME: f64 = 1e-12;
+
 /// A published order of two arms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +29,7 @@ pub enum Verdict {
     Holds,
     /// It lies below 0.
     DoesNotHold,
-    /// It has 0 in it, or there are fewer than two seeds.
+    /// It has 0 in it, there are fewer than two seeds, or all differ by the same.
     NotDecided,
 }
 
@@ -54,7 +57,10 @@ impl Finding {
             better.iter().filter_map(|(seed, score)| Some(score - other(*seed)?)).filter(|d| d.is_finite()).collect();
         let difference = Spread::of(&differences);
         let interval = difference.and_then(|difference| difference.interval());
-        let verdict = match interval {
+        // Differences that are all the same say how coarse scores are, and nothing of how far others would lie apart.
+        let is_spread =
+            difference.and_then(|difference| difference.deviation).is_some_and(|deviation| deviation > SAME);
+        let verdict = match interval.filter(|_| is_spread) {
             Some((low, _)) if low > 0.0 => Verdict::Holds,
             Some((_, high)) if high < 0.0 => Verdict::DoesNotHold,
             _ => Verdict::NotDecided,

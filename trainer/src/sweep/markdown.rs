@@ -28,7 +28,8 @@ impl Report {
         if let Some(tested) = self.tested {
             write!(out, " on {tested} held-out tasks")?;
         }
-        writeln!(out, "; n = {} seeds ({}); hindsearch {}.", self.seeds.len(), seeds.join(", "), self.version)?;
+        write!(out, "; n = {} seeds ({}); ", self.seeds.len(), seeds.join(", "))?;
+        writeln!(out, "model `{}`, index `{}`; hindsearch {}.", self.model, self.index, self.version)?;
         writeln!(
             out,
             "Means over the runs that have ended, with the sample standard deviation over seeds (sd) and Student's 95 % interval of the mean. \
@@ -81,7 +82,7 @@ impl Report {
         self.expectations.iter().try_for_each(|finding| writeln!(out, "- {}", one_line(&finding.to_string())))?;
         writeln!(
             out,
-            "\nAn order holds here if the 95 % interval of the difference, paired by seed, lies above 0; it does not hold here if it lies below; else it is not decided."
+            "\nAn order holds here if the 95 % interval of the difference, paired by seed, lies above 0; it does not hold here if it lies below; else it is not decided, nor is it where all seeds differ by the same."
         )
     }
 

@@ -20,6 +20,10 @@ use crate::{Error, Result};
 pub struct Report {
     /// The version of this program.
     pub version: String,
+    /// The model that all begin with.
+    pub model: String,
+    /// Where passages come from.
+    pub index: String,
     /// The number by which arms are compared.
     pub metric: String,
     /// Seeds of each arm.
@@ -84,6 +88,8 @@ impl Report {
         let tested = arms.iter().flat_map(ArmReport::scores).find_map(|scores| scores.tested);
         Ok(Self {
             version: env!("CARGO_PKG_VERSION").into(),
+            model: sweep.model.display().to_string(),
+            index: sweep.index.clone(),
             metric: sweep.metric.clone(),
             seeds: sweep.seeds.clone(),
             tested,
