@@ -2,19 +2,31 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use hindsearch_indexes::ErrorKind;
+use serde_json::{Value, json};
 use ureq::Agent;
 
 use crate::{Error, Result};
 
 /// Bytes of an answer.
 const LONGEST_ANSWER: u64 = 16 << 20;
+/// Pauses before a server that fails is asked again.
+const PAUSES: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(4)];
 
 /// Where a model is served.
 pub struct Endpoint {
     address: String,
     token: Option<String>,
     agent: Agent,
+}
+
+/// Instructions and what they are about.
+pub(crate) struct Chat<'a> {
+    pub model: &'a str,
+    pub system: &'a str,
+    pub user: &'a str,
+    /// Tokens of the answer at most.
+    pub tokens: usize,
 }
 
 impl Endpoint {
@@ -96,8 +108,38 @@ impl Endpoint {
         Err(failed(format!("status {status}: {shown}")))
     }
 
+    /// What the model says to these instructions at temperature 0.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post); nothing said is the server's fault.
+    pub(crate) fn chat(&self, chat: &Chat<'_>) -> Result<String> {
+        let request = json!({
+            "model": chat.model,
+            "temperature": 0,
+            "max_tokens": chat.tokens,
+            "messages": [
+                { "role": "system", "content": chat.system },
+                { "role": "user", "content": chat.user },
+            ],
+        });
+        let told = self.post("chat/completions", &request)?;
+        let said = told["choices"][0]["message"]["content"].as_str().map(str::to_owned);
+        said.ok_or_else(|| self.unexpected("chat/completions", "a choice with a text", &told))
+    }
+
     /// A server may echo what it was sent.
     pub(crate) fn hide(&self, text: &str) -> String {
         self.token.as_ref().map_or_else(|| text.to_owned(), |token| text.replace(token.as_str(), "***"))
     }
+}
+
+/// What is asked of a server, asked for again where it fails for a moment.
+pub(crate) fn patiently<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
+    for pause in PAUSES {
+        match ask() {
+            Err(error) if error.kind() != ErrorKind::InvalidInput => std::thread::sleep(pause),
+            outcome => return outcome,
+        }
+    }
+    ask()
 }

@@ -5,6 +5,8 @@ mod action;
 mod endpoint;
 mod error;
 mod escape;
+mod fence;
+pub mod hindsight;
 #[cfg(feature = "remote")]
 mod judge;
 mod log;
@@ -23,6 +25,7 @@ mod trajectory;
 mod verdicts;
 #[cfg(feature = "viewer")]
 pub mod viewer;
+mod writer;
 
 #[cfg(feature = "remote")]
 pub use endpoint::Endpoint;
@@ -46,3 +49,6 @@ pub use rules::{Decision, Message, Rules, Transition};
 pub use task::{Gold, Task};
 pub use trajectory::{Action, Author, Bytes, Found, Role, Span, Stop, TRAJECTORY_VERSION, Trajectory, Turn};
 pub use verdicts::{Judgement, Verdicts};
+pub use writer::{CachedWriter, Request, Writer};
+#[cfg(feature = "remote")]
+pub use writer::{ServerWriter, ServerWriterOptions};

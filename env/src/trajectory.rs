@@ -179,23 +179,6 @@ impl Trajectory {
         self.spans.iter().flat_map(mask).collect()
     }
 
-    /// One value a token, in order: true where the token holds at least one byte of a query that the policy wrote and that was
-    /// searched for. A query that was cut off by a limit was not searched for.
-    pub fn query_mask(&self) -> Vec<bool> {
-        let mut mask = Vec::new();
-        for (number, span) in self.spans.iter().enumerate() {
-            let searches = self.turns.iter().filter(|turn| turn.span == number && turn.is_search());
-            let content: Vec<&Bytes> = searches.filter_map(|turn| turn.content.as_ref()).collect();
-            let starts = std::iter::once(0).chain(span.ends.iter().copied());
-            let tokens = starts.zip(&span.ends).map(|(start, &end)| start..end);
-            let hit = |token: Bytes| content.iter().any(|query| token.start < query.end && query.start < token.end);
-            mask.extend(tokens.map(hit));
-            // Without offsets nothing is known to be a query.
-            mask.extend(std::iter::repeat_n(false, span.tokens.len() - span.ends.len().min(span.tokens.len())));
-        }
-        mask
-    }
-
     /// All token ids in order.
     pub fn tokens(&self) -> Vec<u32> {
         self.spans.iter().flat_map(|span| span.tokens.iter().copied()).collect()

@@ -21,6 +21,7 @@ use scene::{Record, Scene};
 
 pub use normalize::Normalizer;
 pub use scorer::{Response, Scorer, Verdict, reference_score};
+pub(crate) use scorers::last_box;
 
 /// How a recipe rewards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -104,6 +105,16 @@ pub struct Scored {
 
 fn one() -> usize {
     1
+}
+
+/// Whether the answer equals an accepted one, both under SQuAD's rule.
+pub(crate) fn is_exact(answer: &str, golds: &[String]) -> bool {
+    scorers::Rule::Equal.holds(answer, golds)
+}
+
+/// HotpotQA's F1 of an answer, the best over the accepted ones.
+pub(crate) fn answer_f1(answer: &str, golds: &[String]) -> f64 {
+    overlap::best_hotpot(answer, golds).f1
 }
 
 impl RewardRules {

@@ -44,6 +44,12 @@ pub fn pick(seed: u64, count: usize) -> Option<usize> {
     (count > 0).then(|| Chance::new(seed, 0).below(count))
 }
 
+/// The numbers below `count` in an order by chance.
+pub(crate) fn shuffled(seed: u64, stream: u64, count: usize) -> Vec<usize> {
+    let mut deck = Deck::new(count, seed, stream);
+    (0..count).filter_map(|_| deck.draw()).collect()
+}
+
 /// In which of the lengths laid end to end the point lies. Rounding may put it behind all of them: then it lies in the last.
 fn by_weight(weights: impl Iterator<Item = f64>, mut point: f64) -> usize {
     let mut last = 0;

@@ -13,6 +13,7 @@ mod write;
 
 pub use built_in::{BUILT_IN, built_in};
 pub use format::Format;
+pub(crate) use mix::shuffled;
 pub use mix::{mix, pick};
 pub use read::{ReadOptions, from_row, read};
 pub use set::TaskSet;

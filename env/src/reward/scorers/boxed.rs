@@ -30,6 +30,11 @@ fn inside_last_box(text: &str) -> Result<&str, &'static str> {
     boxed.strip_prefix("\\boxed{").and_then(|inside| inside.strip_suffix('}')).ok_or("")
 }
 
+/// What the last box of a text holds; nothing where there is none.
+pub(crate) fn last_box_inside(text: &str) -> Option<&str> {
+    inside_last_box(text).ok()
+}
+
 /// F1 of what the last box holds, or `well_formed` where no word is right.
 pub(super) fn score(text: &str, golds: &[String], well_formed: f64) -> Verdict {
     let answer = match inside_last_box(text) {

@@ -35,5 +35,6 @@ pub use search_r1_format::SearchR1Format;
 pub use tinker::Tinker;
 pub use zerosearch::{Zerosearch, ZerosearchMeasure};
 
+pub(crate) use boxed::last_box_inside as last_box;
 pub(super) use matching::Rule;
 pub(super) use {matching::overlap, retrieval::retrieval, verl::verl, verl::verl_tool};
