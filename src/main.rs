@@ -85,6 +85,8 @@ enum Command {
     Experience(commands::experience::Command),
     /// Train a model on episodes
     Train(Box<commands::train::Args>),
+    /// Train with several methods and seeds, and tell which learns more
+    Ablate(commands::ablate::Args),
     /// Tell what an objective makes of episodes that were played elsewhere
     Losses(commands::losses::Args),
     /// Show the trajectories of a run in a browser
@@ -151,7 +153,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let interrupt = Interrupt::new();
     // Commands that write stop at a safe point at the first Ctrl-C, and at once at the second. The others just end.
     let writes = match &cli.command {
-        Command::Build(_) | Command::Export(_) | Command::Train(_) => true,
+        Command::Build(_) | Command::Export(_) | Command::Train(_) | Command::Ablate(_) => true,
         Command::Env(command) => command.writes(),
         Command::Eval(command) => command.writes(),
         Command::Experience(command) => command.writes(),
@@ -183,6 +185,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Env(command) => commands::env::run(command, &context(resolve()?)),
         Command::Experience(command) => commands::experience::run(command, &context(resolve()?)),
         Command::Train(args) => commands::train::run(*args, &context(resolve()?)),
+        Command::Ablate(args) => commands::ablate::run(args, &context(resolve()?)),
         Command::Losses(args) => commands::losses::run(args, &context(resolve()?)),
         Command::Eval(command) => commands::eval::run(command, &context(resolve()?)),
         #[cfg(feature = "view")]

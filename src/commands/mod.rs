@@ -1,5 +1,6 @@
 //! One file a command: its arguments, its help, and what it prints. Logic lives in the crates.
 
+pub mod ablate;
 pub mod build;
 pub mod completions;
 pub mod config;

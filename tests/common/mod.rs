@@ -4,6 +4,7 @@
 
 pub mod server;
 pub mod template;
+pub mod training;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,7 @@
 //! Where do a run's settings come from? Defaults, and above them a preset, a file and single values, each of which may say little.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use toml::{Table, Value};
 
 use crate::presets::TrainPreset;
@@ -86,4 +88,42 @@ pub(crate) fn merge(table: &mut Table, changes: Table) {
             (_, value) => drop(table.insert(key, value)),
         }
     }
+}
+
+/// A setting of two runs that is not the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Its dotted key.
+    pub key: String,
+    /// What it is in the one, if it is there.
+    pub before: Option<Value>,
+    /// What it is in the other.
+    pub after: Option<Value>,
+}
+
+impl Difference {
+    /// All differences of two tables, by key.
+    pub fn of(before: &Table, after: &Table) -> Vec<Self> {
+        let (before, after) = (flat(before), flat(after));
+        let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let differ = keys.into_iter().filter(|key| before.get(*key) != after.get(*key));
+        let value = |of: &BTreeMap<String, &Value>, key: &String| of.get(key).map(|value| (*value).clone());
+        differ.map(|key| Self { key: key.clone(), before: value(&before, key), after: value(&after, key) }).collect()
+    }
+}
+
+/// Every value that is no table, by its dotted key.
+fn flat(table: &Table) -> BTreeMap<String, &Value> {
+    fn walk<'a>(prefix: &str, table: &'a Table, into: &mut BTreeMap<String, &'a Value>) {
+        for (key, value) in table {
+            let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            match value {
+                Value::Table(inner) => walk(&key, inner, into),
+                value => drop(into.insert(key, value)),
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    walk("", table, &mut all);
+    all
 }

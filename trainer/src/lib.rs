@@ -20,6 +20,7 @@ mod random;
 mod run_folder;
 mod schedule;
 mod settings;
+pub mod sweep;
 mod text;
 mod train;
 mod update;
@@ -35,7 +36,7 @@ pub use hindsight::{
     Apply, Broadcast, CriticKind, CriticSettings, Guarded, Guards, HindsightSchedule, HindsightSettings, Lesson,
     Refresh, TaughtTokens, TeacherSettings, TeacherWeights, View,
 };
-pub use layers::Layers;
+pub use layers::{Difference, Layers};
 pub use model::{
     ModelConfig, ModelFiles, ModelOutput, RopeScaling, StoredType, Weight, Weights, expected_tensors, read_tensors,
     write_model, write_tensors,
@@ -51,7 +52,7 @@ pub use ops::Placement;
 pub use optim::{AdamW, AdamWSettings, Trainable, Updated, gradient_norm};
 pub use plan::{Machine, Method, Plan, PlanSettings, Shape, plan};
 pub use policy::LocalPolicy;
-pub use presets::{TRAIN_PRESETS, TrainPreset};
+pub use presets::{DEFAULT_RECIPE, TRAIN_PRESETS, TrainPreset};
 pub use random::Position;
 pub use run_folder::{Fingerprint, RunFolder};
 pub use schedule::{Decay, Schedule};

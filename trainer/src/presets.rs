@@ -37,6 +37,9 @@ presets![
     "eviback",
 ];
 
+/// The recipe of a run that names none.
+pub const DEFAULT_RECIPE: &str = "hindsearch";
+
 /// A method of training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainPreset {

@@ -22,6 +22,7 @@ use hindsearch_indexes::storage::{Disk, Files};
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
+use crate::layers::Difference;
 use crate::model::{ModelConfig, Weights};
 use crate::{Error, Result};
 
@@ -123,23 +124,21 @@ impl RunFolder {
     /// [`Error::InvalidInput`] names the first other key that differs; [`Error::Io`]. Nothing is changed then.
     pub fn change_config(&mut self, config: &str, may_change: &[&str]) -> Result<()> {
         let table = parse(config).map_err(|found| Error::invalid("the settings", "TOML", found))?;
-        let (before, after) = (flat(&self.config), flat(&table));
-        let differs = |key: &&String| before.get(*key) != after.get(*key);
-        let fixed = |key: &&String| {
-            !may_change
+        let differences = Difference::of(&self.config, &table);
+        let may = |key: &str| {
+            may_change
                 .iter()
                 .any(|may| key.strip_prefix(may).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
         };
-        let told = |value: Option<&&Value>| value.map_or("no such key".into(), ToString::to_string);
-        let first = before.keys().filter(differs).filter(fixed).min();
-        if let Some(key) = first.into_iter().chain(after.keys().filter(differs).find(fixed)).min() {
+        let told = |value: &Option<Value>| value.as_ref().map_or("no such key".into(), ToString::to_string);
+        if let Some(Difference { key, before, after }) = differences.iter().find(|difference| !may(&difference.key)) {
             return Err(Error::invalid(
                 format!("setting `{key}` of the run in `{}`", self.path.display()),
-                format!("{}, with which it was begun", told(before.get(key))),
-                format!("{}; leave it, or begin another run", told(after.get(key))),
+                format!("{}, with which it was begun", told(before)),
+                format!("{}; leave it, or begin another run", told(after)),
             ));
         }
-        if before != after {
+        if !differences.is_empty() {
             Files::new(Arc::new(Disk)).replace(&self.path.join(CONFIG), config.as_bytes())?;
             self.config = table;
         }
@@ -192,22 +191,6 @@ impl RunFolder {
 
 fn parse(text: &str) -> Result<Table, String> {
     text.parse().map_err(|error: toml::de::Error| error.to_string())
-}
-
-/// Every value that is no table, by its dotted key.
-fn flat(table: &Table) -> BTreeMap<String, &Value> {
-    fn walk<'a>(prefix: &str, table: &'a Table, into: &mut BTreeMap<String, &'a Value>) {
-        for (key, value) in table {
-            let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-            match value {
-                Value::Table(inner) => walk(&key, inner, into),
-                value => drop(into.insert(key, value)),
-            }
-        }
-    }
-    let mut all = BTreeMap::new();
-    walk("", table, &mut all);
-    all
 }
 
 /// Whether a run may begin here.

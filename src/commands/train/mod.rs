@@ -11,15 +11,15 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use hindsearch::env::Preset;
-use hindsearch::trainer::ModelFiles;
+use hindsearch::trainer::{DEFAULT_RECIPE, ModelFiles};
 
 use super::Context;
-use super::env::retriever;
+use super::env::place;
 use crate::failure::Failure;
 
 pub use questions::Questions;
 pub use run::Run;
-pub use settings::{DEFAULT_RECIPE, How, Resolved};
+pub use settings::{How, Resolved};
 pub use watch::{Among, Pace, Watched};
 
 /// Train a model on episodes
@@ -76,17 +76,9 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         return plan::show_plan(&settings, &recipe, files.config(), context);
     }
     let questions = Questions::read(&args.tasks, &args.held_out, settings.seed)?;
-    let retriever = retriever(&args.index, context)?;
-    let run = Run {
-        retriever: &*retriever,
-        questions: &questions,
-        model: &args.model,
-        recipe: &recipe,
-        settings: &settings,
-        guide: None,
-        out: &args.out,
-    };
-    run.train(&Watched::new(context, None), context)?;
+    let place = place(&args.index, context)?;
+    let run = Run { questions: &questions, model: &args.model, recipe: &recipe, settings: &settings, out: &args.out };
+    run.train(&place, &Watched::new(context, None), context)?;
     let (model, curve) = (run.learnt(), run.curve());
     if context.json {
         return context.print_json(&serde_json::json!({ "run": args.out, "model": model, "curve": curve }));

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use hindsearch::env::experience::Guide;
 use hindsearch::env::{Preset, Rules, Trajectory, read_trajectories};
-use hindsearch::retriever::Retrieve;
 use hindsearch::trainer::{
-    Axes, Decoder, Fingerprint, Language, ModelConfig, ModelFiles, ModelOutput, Monitor, Record, RunFolder, Series,
-    TrainSettings, Training, Weights, chart, read_metrics, write_model,
+    Axes, Decoder, Fingerprint, Language, ModelFiles, ModelOutput, Monitor, Record, RunFolder, Series, TrainSettings,
+    Training, chart, read_metrics, write_model,
 };
 
 use super::plan::tell_narrow;
 use super::questions::Questions;
 use super::teach::Source;
 use super::watch::Watched;
+use crate::commands::env::Place;
+use crate::commands::experience::keys;
 use crate::commands::{Context, write_whole};
 use crate::failure::Failure;
 
@@ -24,8 +25,6 @@ const MAY_CHANGE: &[&str] =
 
 /// What a run needs.
 pub struct Run<'a> {
-    /// Where passages come from.
-    pub retriever: &'a dyn Retrieve,
     /// What is learnt on, and what is tested on.
     pub questions: &'a Questions,
     /// The model that it begins with.
@@ -34,8 +33,6 @@ pub struct Run<'a> {
     pub recipe: &'a Preset,
     /// How it learns.
     pub settings: &'a TrainSettings,
-    /// What rollouts are shown of what others have learnt.
-    pub guide: Option<&'a Guide>,
     /// Its folder.
     pub out: &'a Path,
 }
@@ -51,11 +48,28 @@ impl Run<'_> {
         self.out.join("curve.svg")
     }
 
-    /// Trains to the end.
+    /// Sees that what is in its folder, if anything, was begun with just this. `model` tells the model from others, where it is known.
+    ///
+    /// # Errors
+    /// A folder of another run, with what differs; one in use.
+    pub fn check(&self, model: Option<Fingerprint>) -> Result<(), Failure> {
+        if !self.out.join("config.toml").exists() {
+            return Ok(());
+        }
+        let mut folder = RunFolder::open(self.out)?;
+        folder.change_config(&self.settings.to_toml()?, &[])?;
+        // A run that was killed while it began has none.
+        if self.out.join("run.json").exists() {
+            folder.keep(self.recipe, &self.inputs(model))?;
+        }
+        Ok(())
+    }
+
+    /// Trains to the end, with passages from there.
     ///
     /// # Errors
     /// Unusable settings and models; a folder of another run; what the library says.
-    pub fn train(&self, watch: &Watched<'_>, context: &Context) -> Result<(), Failure> {
+    pub fn train(&self, place: &Place, watch: &Watched<'_>, context: &Context) -> Result<(), Failure> {
         let files = ModelFiles::open(self.model)?;
         let placement = self.settings.placement()?;
         let language = Language::open(&files)?;
@@ -63,7 +77,10 @@ impl Run<'_> {
         tell_narrow(self.recipe, files.config(), context);
         let weights = files.weights()?;
         let examples = self.examples()?;
-        let inputs = self.inputs(files.config(), &weights, &examples);
+        let mut inputs = self.inputs(Some(Fingerprint::of_model(files.config(), &weights)));
+        if !examples.is_empty() {
+            inputs.push(("examples", Fingerprint::of_episodes(&examples)));
+        }
         let mut decoder = Decoder::placed(files.config(), weights, self.settings.lora.is_none(), &placement)?;
         if let Some(lora) = &self.settings.lora {
             decoder.add_adapters(lora, self.settings.seed)?;
@@ -74,11 +91,12 @@ impl Run<'_> {
             learner.set_teacher(teacher)?;
         }
         check_model(&self.learnt())?;
+        let guide = self.guide(place, context)?;
         // Not before all that can be refused is known to be usable.
         let folder = self.folder()?;
         folder.keep(self.recipe, &inputs)?;
         let (settings, tasks) = (self.settings, self.questions.learnt.tasks());
-        let (retriever, placement) = (self.retriever, &placement);
+        let (retriever, placement) = (&*place.retriever, &placement);
         let critic = Source { settings, tasks, retriever, model: self.model, placement, out: self.out }.critic()?;
         let training = Training {
             settings,
@@ -87,7 +105,7 @@ impl Run<'_> {
             tasks,
             held_out: self.questions.held_out.tasks(),
             examples: &examples,
-            guide: self.guide,
+            guide: guide.as_ref(),
             critic: critic.as_deref(),
             language: &language,
             folder: &folder,
@@ -126,22 +144,21 @@ impl Run<'_> {
         Ok(examples)
     }
 
+    /// What rollouts are shown of what others have learnt, where the settings name a file of it.
+    fn guide(&self, place: &Place, context: &Context) -> Result<Option<Guide>, Failure> {
+        let settings = &self.settings.experience;
+        let Some(path) = &settings.file else { return Ok(None) };
+        let keys = keys(None, place.embedder.as_ref(), context)?;
+        Ok(Some(Guide::open(path, settings.clone(), keys)?))
+    }
+
     /// What tells this run's model and tasks from others.
-    fn inputs(
-        &self,
-        config: &ModelConfig,
-        weights: &Weights,
-        examples: &[Trajectory],
-    ) -> Vec<(&'static str, Fingerprint)> {
-        let mut inputs = vec![
-            ("model", Fingerprint::of_model(config, weights)),
+    fn inputs(&self, model: Option<Fingerprint>) -> Vec<(&'static str, Fingerprint)> {
+        let tasks = [
             ("tasks", Fingerprint::of_tasks(self.questions.learnt.tasks())),
             ("held-out tasks", Fingerprint::of_tasks(self.questions.held_out.tasks())),
         ];
-        if !examples.is_empty() {
-            inputs.push(("examples", Fingerprint::of_episodes(examples)));
-        }
-        inputs
+        model.map(|model| ("model", model)).into_iter().chain(tasks).collect()
     }
 
     /// Begins the run, or goes on with it.

@@ -7,9 +7,6 @@ use toml::{Table, Value};
 
 use crate::failure::Failure;
 
-/// The recipe of a run that names none.
-pub const DEFAULT_RECIPE: &str = "hindsearch";
-
 /// Arguments that say how a model is trained.
 #[derive(clap::Args)]
 pub struct How {

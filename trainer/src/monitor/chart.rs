@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::scale::Scale;
+use crate::sweep::Spread;
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 400.0;
@@ -71,12 +72,9 @@ impl Series {
         }
         let mut points: Vec<Point> = at
             .into_values()
-            .map(|(x, values)| {
-                let n = values.len() as f64;
-                let mean = values.iter().sum::<f64>() / n;
-                let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-                let deviation = (squares / (n - 1.0)).sqrt();
-                Point { x, y: mean, spread: (values.len() > 1).then_some((mean - deviation, mean + deviation)) }
+            .filter_map(|(x, values)| {
+                let Spread { mean, deviation, .. } = Spread::of(&values)?;
+                Some(Point { x, y: mean, spread: deviation.map(|deviation| (mean - deviation, mean + deviation)) })
             })
             .collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
