@@ -20,7 +20,7 @@ use hindsearch_indexes::Interrupt;
 use support::{Shelf, preset, ranked, rules, tasks};
 
 fn settings() -> ExperienceSettings {
-    ExperienceSettings::default()
+    ExperienceSettings::published()
 }
 
 fn guide(settings: ExperienceSettings) -> Guide {
@@ -316,14 +316,14 @@ fn settings_that_cannot_be_meant_are_refused() {
         (ExperienceSettings { threshold: f32::NAN, ..settings() }, "experience.threshold"),
         (ExperienceSettings { threshold: 80.0, ..settings() }, "a cosine"),
         (ExperienceSettings { k: 0, ..settings() }, "step = \"none\""),
-        (ExperienceSettings { planning_k: 0, ..settings() }, "experience.planning-k"),
+        (ExperienceSettings { planning_k: 0, ..settings() }, "experience.planning_k"),
     ] {
         let error = Guide::new(layered(), settings, keys()).err().unwrap().to_string();
         assert!(error.contains(words), "{error}");
     }
     assert!(ExperienceSettings { k: 0, step: Step::None, ..settings() }.check().is_ok());
     let read = |text: &str| toml::from_str::<ExperienceSettings>(text);
-    let all = "planning = \"e2+e3\"\nstep = \"none\"\nthreshold = 0.7\nk = 2\nexclude-own = false\nrefresh-every = 10\ndistiller = \"self\"\nfile = \"x\"";
+    let all = "planning = \"e2+e3\"\nstep = \"none\"\nthreshold = 0.7\nk = 2\nexclude_own = false\nrefresh_every = 10\ndistiller = \"self\"\nfile = \"x\"";
     assert_eq!(read(all).unwrap().planning, Planning::E2AndE3);
     assert!(read("treshold = 0.7").is_err() && read("planning = \"e1\"").is_err());
     assert_eq!(read("").unwrap(), settings());

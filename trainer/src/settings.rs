@@ -359,6 +359,12 @@ impl TrainSettings {
         self.rollout.sampling.check()?;
         self.hindsight.check()?;
         self.experience.check()?;
+        if self.experience.guides() != (self.experience.file.is_some() || self.experience.refresh_every > 0) {
+            let expected =
+                "a file of `hindsearch experience build` with what of it is shown (`planning`, `step`), or neither";
+            let ExperienceSettings { file, planning, step, .. } = &self.experience;
+            return Err(Error::invalid("experience", expected, format!("{file:?}, {planning:?}, {step:?}")));
+        }
         self.check_teacher()?;
         self.objectives()?.check()
     }

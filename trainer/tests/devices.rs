@@ -11,7 +11,7 @@ use common::batches::{Batch, batch, torch_numbers};
 use common::operations::{Operation, matrix, operations};
 use common::types::{off, place, size, values};
 use common::{KINDS, config, decoder, decoder_in, numbers, tokens, weights};
-use hindsearch_trainer::ops::{Logprobs, Parameter, Placement, Tape, Value};
+use hindsearch_trainer::ops::{Logprobs, OtherSlopes, Others, Parameter, Placement, Tape, Value};
 use hindsearch_trainer::{
     AdamWSettings, Decoder, Error, Learner, LearnerParts, LoraConfig, Objectives, Packed, Sample, TeacherSettings,
     TensorData, TrainSettings, UpdateSettings,
@@ -104,30 +104,64 @@ fn logprobs_entropies_and_their_gradients_are_those_of_the_f32_kernels() {
     let slopes = |name| -> Vec<f32> { numbers(name, 300).into_iter().map(|slope| slope as f32).collect() };
     let (to_logprobs, spreads) = (slopes("to logprobs"), slopes("to entropies"));
     let wide = |values: &[f32]| values.iter().copied().map(f64::from).collect::<Vec<f64>>();
-    for to_entropies in [None, Some(spreads.as_slice())] {
+    // The target, another token, and none.
+    let ids: Vec<u32> = targets.iter().flat_map(|target| [*target, (target + 5) % 41, u32::MAX]).collect();
+    let others = Others { ids: &ids, width: 3 };
+    let to_others: Vec<f32> = numbers("to others", 900).into_iter().map(|slope| slope as f32).collect();
+    let to_others = OtherSlopes { others, slopes: &to_others };
+    for (to_entropies, to_others) in
+        [(None, None), (Some(spreads.as_slice()), None), (Some(spreads.as_slice()), Some(&to_others))]
+    {
         let run = |dtype: DType| {
             let (hidden, head) = (hidden.to_dtype(dtype).unwrap(), parameter(&head, dtype));
             let found = Logprobs::new(&hidden, &head, &targets, 0.7).unwrap();
-            let to_hidden = found.backward(&to_logprobs, to_entropies).unwrap();
+            let mut of_others = wide(&found.of(others).unwrap());
+            of_others.retain(|value| value.is_finite());
+            let to_hidden = found.backward_with(&to_logprobs, to_entropies, to_others).unwrap();
             assert_eq!(to_hidden.dtype(), dtype);
             let to_head = values(&head.gradient().unwrap());
-            [wide(&found.logprobs), wide(&found.entropies), values(&to_hidden), to_head]
+            [wide(&found.logprobs), wide(&found.entropies), of_others, values(&to_hidden), to_head]
         };
         let expected = run(DType::F32);
+        assert_eq!(expected[2].len(), 600);
         for (dtype, most) in [(DType::F64, 3e-6), (DType::BF16, 0.02)] {
             for (number, (found, expected)) in run(dtype).iter().zip(&expected).enumerate() {
                 assert!(off(found, expected) < most, "{dtype:?}, {number}: {}", off(found, expected));
             }
         }
-        let [_, _, to_hidden, to_head] = run(DType::F64);
+        let [_, _, _, to_hidden, to_head] = run(DType::F64);
         check("logprobs", &[hidden.clone(), head.clone()], &[to_hidden, to_head], 1e-3, |at| {
             let hidden = at[0].to_dtype(DType::F64).unwrap();
             let found = Logprobs::new(&hidden, &parameter(&at[1], DType::F64), &targets, 0.7).unwrap();
             let weigh = |found: &[f32], slopes: &[f32]| -> f64 {
-                found.iter().zip(slopes).map(|(found, slope)| f64::from(*found) * f64::from(*slope)).sum()
+                let there = found.iter().zip(slopes).filter(|(found, _)| found.is_finite());
+                there.map(|(found, slope)| f64::from(*found) * f64::from(*slope)).sum()
             };
-            weigh(&found.logprobs, &to_logprobs) + to_entropies.map_or(0.0, |slopes| weigh(&found.entropies, slopes))
+            weigh(&found.logprobs, &to_logprobs)
+                + to_entropies.map_or(0.0, |slopes| weigh(&found.entropies, slopes))
+                + to_others.map_or(0.0, |to| weigh(&found.of(others).unwrap(), to.slopes))
         });
+    }
+}
+
+#[test]
+fn the_likeliest_tokens_are_the_same_ones() {
+    let (hidden, head) = (matrix("hidden", 300, 5), matrix("head", 41, 5));
+    let run = |dtype: DType, k: usize, below: usize| {
+        let (hidden, head) = (hidden.to_dtype(dtype).unwrap(), parameter(&head, dtype));
+        Logprobs::new(&hidden, &head, &[0; 300], 0.7).unwrap().likeliest(k, below).unwrap()
+    };
+    for (k, below) in [(1, 41), (7, 41), (7, 20), (60, 41)] {
+        let found = run(DType::F64, k, below);
+        assert_eq!(found, run(DType::F32, k, below));
+        let (hidden, head) = (hidden.to_dtype(DType::F64).unwrap(), head.to_dtype(DType::F64).unwrap());
+        let logits: Vec<Vec<f64>> = hidden.matmul(&head.t().unwrap()).unwrap().to_vec2().unwrap();
+        for (row, ids) in logits.iter().zip(found) {
+            assert_eq!(ids.len(), k.min(below));
+            let mut order: Vec<u32> = (0..below as u32).collect();
+            order.sort_by(|a, b| row[*b as usize].total_cmp(&row[*a as usize]));
+            assert_eq!(ids, order[..k.min(below)]);
+        }
     }
 }
 

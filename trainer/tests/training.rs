@@ -15,8 +15,8 @@ use hindsearch_env::read_trajectories;
 use hindsearch_indexes::{Interrupt, Progress};
 use hindsearch_trainer::ops::Placement;
 use hindsearch_trainer::{
-    Decoder, Error, Learner, LearnerParts, LoraConfig, Monitor, Objectives, Sample, Skipped, TrainSettings,
-    UpdateSettings, Watch,
+    Decoder, Error, Learner, LearnerParts, LoraConfig, Monitor, Objectives, Sample, Skipped, TeacherSettings,
+    TrainSettings, UpdateSettings, Watch,
 };
 
 struct Quiet {
@@ -258,7 +258,8 @@ fn objectives_that_need_a_teacher_are_refused_before_anything_is_played() {
     let decoder = Arc::new(Decoder::new(files.config(), files.weights().unwrap(), true).unwrap());
     let objectives = Objectives::parse("[hindsight.distillation]\nweight = 0.01", "settings").unwrap();
     let optimizer = TrainSettings::parse(LEARNS, "settings").unwrap().optimizer;
-    let parts = LearnerParts { decoder, objectives, optimizer, settings: UpdateSettings::default(), temperature: 1.0 };
+    let (teacher, settings) = (TeacherSettings::default(), UpdateSettings::default());
+    let parts = LearnerParts { decoder, objectives, teacher, optimizer, settings, temperature: 1.0 };
     let error = Learner::new(parts).err().unwrap();
     assert!(matches!(error, Error::InvalidInput { .. }) && error.to_string().contains("hindsight"), "{error}");
 }

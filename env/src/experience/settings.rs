@@ -9,16 +9,16 @@ use crate::{Error, Result};
 
 /// What guides rollouts: the table `[experience]` of a training run. Unknown keys are errors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default)]
 pub struct ExperienceSettings {
     /// The experience file; without one there is no guidance until a refresh has made some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// What the prompt shows.
+    /// What the prompt shows; the paper has patterns (`e2`) or strategies (`e3`).
     pub planning: Planning,
     /// Entries that the prompt shows at most.
     pub planning_k: usize,
-    /// What stands behind the passages of a search.
+    /// What stands behind the passages of a search; the paper has single cases (`e1`).
     pub step: Step,
     /// The least cosine of a query with an entry's key for the entry to be shown behind the passages.
     pub threshold: f32,
@@ -36,10 +36,10 @@ pub struct ExperienceSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Planning {
     /// None.
+    #[default]
     #[serde(rename = "none")]
     None,
     /// Patterns.
-    #[default]
     #[serde(rename = "e2")]
     E2,
     /// Strategies.
@@ -55,9 +55,9 @@ pub enum Planning {
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// None.
+    #[default]
     None,
     /// What single tasks taught.
-    #[default]
     E1,
 }
 
@@ -76,7 +76,7 @@ pub enum Distiller {
 }
 
 impl Default for ExperienceSettings {
-    /// Those of the paper, where it says them.
+    /// Nothing is shown; numbers are the paper's, where it says them.
     fn default() -> Self {
         Self {
             file: None,
@@ -93,6 +93,16 @@ impl Default for ExperienceSettings {
 }
 
 impl ExperienceSettings {
+    /// Those of the paper: patterns in the prompt, and the nearest case at each search.
+    pub fn published() -> Self {
+        Self { planning: Planning::E2, step: Step::E1, ..Self::default() }
+    }
+
+    /// Whether anything is to be shown.
+    pub fn guides(&self) -> bool {
+        self.planning != Planning::None || self.step != Step::None
+    }
+
     /// Refuses what cannot be meant.
     ///
     /// # Errors
@@ -106,7 +116,7 @@ impl ExperienceSettings {
             return refuse("experience.k", "1 at least, or `step = \"none\"`", "0".into());
         }
         if self.planning != Planning::None && self.planning_k == 0 {
-            return refuse("experience.planning-k", "1 at least, or `planning = \"none\"`", "0".into());
+            return refuse("experience.planning_k", "1 at least, or `planning = \"none\"`", "0".into());
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Guidance {
     }
 
     fn settings(&self) -> ExperienceSettings {
-        let usual = ExperienceSettings::default();
+        let usual = ExperienceSettings::published();
         ExperienceSettings {
             file: self.experience.clone(),
             planning: self.planning.unwrap_or(usual.planning),

@@ -1,12 +1,13 @@
 //! How are tasks drawn and episodes played, and what is told of them?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use hindsearch_env::policy::{Oracle, Policy};
-use hindsearch_env::{Rollout, RolloutOptions, Stop, Task, Trajectory, TrajectoryLog, read_trajectories};
+use hindsearch_env::scorers::searches_that_found;
+use hindsearch_env::{Preset, Rollout, RolloutOptions, Stop, Task, Trajectory, TrajectoryLog, read_trajectories};
 use hindsearch_indexes::Interrupt;
 use rand::seq::SliceRandom;
 
@@ -150,7 +151,14 @@ pub(super) fn add(numbers: &mut Numbers, metrics: &Metrics) {
 }
 
 /// What episodes were like.
-pub(super) fn describe(numbers: &mut Numbers, episodes: &[Trajectory]) {
+pub(super) fn describe(numbers: &mut Numbers, preset: &Preset, tasks: &[Task], episodes: &[Trajectory]) {
+    let by_id: HashMap<&str, &Task> = tasks.iter().map(|task| (task.id(), task)).collect();
+    let of = |episode: &Trajectory| Some(searches_that_found(preset, by_id.get(&*episode.task)?, episode));
+    let found: Vec<bool> = episodes.iter().filter_map(of).flatten().collect();
+    if !found.is_empty() {
+        let hits = found.iter().filter(|found| **found).count();
+        numbers.insert("query/success".into(), hits as f64 / found.len() as f64);
+    }
     let over: Vec<&Trajectory> = episodes.iter().filter(|episode| episode.reward.is_some()).collect();
     let count = over.len().max(1) as f64;
     let mut mean = |name: &str, value: &dyn Fn(&Trajectory) -> f64| {

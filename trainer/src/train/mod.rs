@@ -177,7 +177,7 @@ impl Training<'_> {
         drop(policy);
         let playing = begun.elapsed().as_secs_f64();
         numbers.insert("time/rollout".into(), playing);
-        describe(&mut numbers, &episodes);
+        describe(&mut numbers, self.rules.preset(), &tasks, &episodes);
         let written = numbers.get("episode/tokens").copied().unwrap_or(0.0) * episodes.len() as f64;
         numbers.insert("speed/written".into(), written / playing);
         let factor = self.settings.hindsight.schedule.factor(step - 1 - imitation.steps) * place.guarded;
@@ -228,7 +228,7 @@ impl Training<'_> {
         let path = self.folder.path().join("evaluation").join(format!("step-{step:06}.jsonl"));
         let episodes = self.episodes(&policy, &self.held_out[..count], 1, &path, ("testing", step), interrupt)?;
         let mut numbers = Numbers::new();
-        describe(&mut numbers, &episodes);
+        describe(&mut numbers, self.rules.preset(), self.held_out, &episodes);
         let mut named: Vec<(String, f64)> =
             numbers.into_iter().map(|(name, value)| (format!("test/{name}"), value)).collect();
         named.push(("time/test".into(), begun.elapsed().as_secs_f64()));

@@ -29,6 +29,7 @@ pub use r1_searcher::{R1Searcher, R1SearcherVariant};
 pub use r1_searcher_evaluation::{R1SearcherEvaluation, R1SearcherMeasure};
 pub use re_call::ReCall;
 pub use research::Research;
+pub use retrieval::searches_that_found;
 pub use rllm::Rllm;
 pub use search_o1::{SearchO1, SearchO1Measure};
 pub use search_r1_format::SearchR1Format;
