@@ -139,7 +139,8 @@ fn failures_alone_are_criticised_and_critiques_are_kept() {
         assert_eq!(of(step, "hindsight/hint_cut"), Some(0.0));
         assert!(of(step, "loss/distillation").unwrap().abs() > 0.0);
     }
-    assert_eq!((told, judge.asked.lock().unwrap().len()), (24, 30));
+    let asked = judge.asked.lock().unwrap().len();
+    assert!(told > 0 && told * 5 == asked * 4, "{told} of {asked}");
 }
 
 #[test]
@@ -175,7 +176,8 @@ fn nothing_counts_before_the_schedule_begins() {
     let factors: Vec<_> = (1..=3).map(|step| found.get(&(step, "hindsight/factor".to_owned())).copied()).collect();
     assert_eq!(factors, [None, Some(0.5), None]);
     // Nobody was asked in vain.
-    assert_eq!(judge.asked.lock().unwrap().len(), 10);
+    let played = read_trajectories(&folder.path().join("trajectories/step-000002.jsonl")).unwrap().len();
+    assert_eq!(judge.asked.lock().unwrap().len(), played);
     let taught: Vec<_> = (1..=3).map(|step| found.contains_key(&(step, "loss/distillation".to_owned()))).collect();
     assert_eq!(taught, [false, true, false]);
 }
@@ -183,7 +185,7 @@ fn nothing_counts_before_the_schedule_begins() {
 #[test]
 fn guards_halve_what_a_teacher_says_or_end_the_run() {
     let (folder, judge) = (tempdir().unwrap(), Judge::default());
-    let guard = "[hindsight.guards]\ngap = -100.0\n";
+    let guard = "[hindsight.guards]\nsaturation = -1.0\n";
     run(&settings(&[HINDSEARCH, guard]), folder.path(), Some(&judge), None).unwrap();
     let found = metrics(folder.path());
     let factors: Vec<_> = (1..=3).map(|step| found[&(step, "hindsight/factor".to_owned())]).collect();
@@ -192,7 +194,7 @@ fn guards_halve_what_a_teacher_says_or_end_the_run() {
     let folder = tempdir().unwrap();
     let stop = format!("{guard}then = \"stop\"\n");
     let error = run(&settings(&[HINDSEARCH, &stop]), folder.path(), Some(&judge), None).err().unwrap();
-    assert!(error.to_string().contains("hindsight/gap_mean"), "{error}");
+    assert!(error.to_string().contains("hindsight/clamp_saturation"), "{error}");
     assert!(folder.path().join("checkpoints").read_dir().unwrap().next().is_some(), "the step is saved");
 }
 
@@ -206,8 +208,13 @@ fn a_hint_is_cut_and_an_episode_never_is() {
     assert_eq!(found.get(&(1, "loss/distillation".to_owned())), Some(&0.0));
     // One of two sentences fits.
     let folder = tempdir().unwrap();
-    run(&settings(&[HINDSEARCH, "[hindsight]\nbudget = 36\n"]), folder.path(), Some(&judge), None).unwrap();
+    run(&settings(&[HINDSEARCH]), folder.path(), Some(&judge), None).unwrap();
+    let whole = metrics(folder.path())[&(1, "hindsight/hint_tokens".to_owned())];
+    let budget = format!("[hindsight]\nbudget = {}\n", whole as usize - 5);
+    let folder = tempdir().unwrap();
+    run(&settings(&[HINDSEARCH, &budget]), folder.path(), Some(&judge), None).unwrap();
     let found = metrics(folder.path());
+    assert!(found[&(1, "hindsight/hint_tokens".to_owned())] < whole);
     assert_eq!(found[&(1, "hindsight/no_lesson".to_owned())], 0.0);
     assert_eq!(found[&(1, "hindsight/hint_cut".to_owned())], 1.0);
 }

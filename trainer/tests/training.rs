@@ -15,8 +15,7 @@ use hindsearch_env::read_trajectories;
 use hindsearch_indexes::{Interrupt, Progress};
 use hindsearch_trainer::ops::Placement;
 use hindsearch_trainer::{
-    Decoder, Error, Learner, LearnerParts, LoraConfig, Monitor, Objectives, Sample, Skipped, TeacherSettings,
-    TrainSettings, UpdateSettings, Watch,
+    Decoder, Error, Learner, LoraConfig, Monitor, Sample, Skipped, TrainSettings, UpdateSettings, Watch,
 };
 
 struct Quiet {
@@ -250,16 +249,4 @@ fn settings_say_what_is_wrong_and_come_back_as_they_were() {
     let mut decoder = Decoder::new(files.config(), files.weights().unwrap(), false).unwrap();
     let error = decoder.add_adapters(&unknown, 0).unwrap_err().to_string();
     assert!(error.contains("w_proj") && error.contains("q_proj"), "{error}");
-}
-
-#[test]
-fn objectives_that_need_a_teacher_are_refused_before_anything_is_played() {
-    let files = model("llama");
-    let decoder = Arc::new(Decoder::new(files.config(), files.weights().unwrap(), true).unwrap());
-    let objectives = Objectives::parse("[hindsight.distillation]\nweight = 0.01", "settings").unwrap();
-    let optimizer = TrainSettings::parse(LEARNS, "settings").unwrap().optimizer;
-    let (teacher, settings) = (TeacherSettings::default(), UpdateSettings::default());
-    let parts = LearnerParts { decoder, objectives, teacher, optimizer, settings, temperature: 1.0 };
-    let error = Learner::new(parts).err().unwrap();
-    assert!(matches!(error, Error::InvalidInput { .. }) && error.to_string().contains("hindsight"), "{error}");
 }

@@ -13,7 +13,8 @@ const LONGEST_NAME: usize = 80;
 /// A critic that knows the passages of each task ([`Task::passages`], in the order in which they are needed): it names the first one that
 /// no search found, and the search that should have. The closure gives a passage of the corpus by its id.
 ///
-/// A task without known passages, or whose passages have no titles, gets no critique.
+/// A task without known passages, or whose passages have no titles, gets no critique. A critic that does not see the answers does not
+/// see the passages, either: what it says is general.
 pub struct RuleCritic<F> {
     options: CriticOptions,
     passage: F,
@@ -31,15 +32,16 @@ impl<F: Fn(&str) -> Option<Passage> + Send + Sync> RuleCritic<F> {
 
     fn one(&self, task: &Task, attempt: &Trajectory) -> Option<Critique> {
         let shown = Shown::of(task, attempt);
-        let turn = shown.first_useless.filter(|_| self.options.names_turn);
-        let texts = self.texts(task, attempt, &shown);
+        let sees = self.options.sees_gold;
+        let turn = shown.first_useless.filter(|_| self.options.names_turn && sees);
+        let texts = if sees { self.texts(task, attempt, &shown) } else { blind_texts(attempt) };
         let usable = |text: &String| text.split_whitespace().count() <= self.options.words;
         let texts = texts.into_iter().filter(usable).map(|text| match self.options.leak {
             Leak::Redact => redacted(task, &text),
             _ => text,
         });
         let mut critiques = texts.map(|text| Critique { contains_gold: contains_gold(task, &text), text, turn });
-        let may_name_gold = self.options.sees_gold && self.options.leak != Leak::Reject;
+        let may_name_gold = sees && self.options.leak != Leak::Reject;
         critiques.find(|critique| may_name_gold || !critique.contains_gold)
     }
 
@@ -81,6 +83,15 @@ impl<F: Fn(&str) -> Option<Passage> + Send + Sync> RuleCritic<F> {
         .chain(["Search for one name at a time, in the order in which the question leads from one to the next.".into()])
         .collect()
     }
+}
+
+/// What can be said of a failed attempt by one who knows neither the answers nor the passages, which would give them away.
+fn blind_texts(attempt: &Trajectory) -> Vec<String> {
+    let last = attempt.turns.iter().rev().find_map(|turn| queries(turn).into_iter().next());
+    let last = last.map(|query| line(&crate::unescape(&query), LONGEST_NAME));
+    let general = "Search for one name at a time, in the order in which the question leads from one to the next.";
+    let said = last.map(|query| format!("Instead of \"{query}\", search for one name of the question alone."));
+    said.into_iter().chain([general.into()]).collect()
 }
 
 impl<F: Fn(&str) -> Option<Passage> + Send + Sync> Critic for RuleCritic<F> {

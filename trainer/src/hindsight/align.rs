@@ -26,7 +26,7 @@ pub(crate) struct Alignment<'a> {
     pub language: &'a Language,
     pub prompt: &'a Prompt,
     pub placement: Placement,
-    /// Tokens of a hint at most.
+    /// Tokens that a hint may add.
     pub budget: usize,
     /// Tokens of a sequence at most.
     pub positions: usize,
@@ -56,28 +56,24 @@ impl Alignment<'_> {
             return Ok(None);
         }
         let own = episode.tokens().len();
-        let length = |text: &str| self.language.tokenizer.encode(text).map_or(usize::MAX, |tokens| tokens.len());
         let mut hint = hint.cloned();
         loop {
-            if let Some(hint) = &mut hint {
-                hint.shorten(|text| length(text) <= self.budget);
-                if hint.pieces().is_empty() {
-                    return Ok(None);
-                }
-            }
             let text = hint.as_ref().map(Hint::text).unwrap_or_default();
             let (tokens, places) = self.tokens(episode, &text)?;
-            if tokens.len() <= self.positions {
+            let added = tokens.len().saturating_sub(own);
+            if tokens.len() <= self.positions && added <= self.budget {
                 // The first token of all is nobody's.
                 let places = places[places.len() - mask.len()..].to_vec();
                 let cut = hint.is_some_and(|hint| hint.cut() > 0);
-                let added = tokens.len().saturating_sub(own);
                 return Ok(Some(Aligned { lesson: Lesson { tokens, places, mask }, added, cut }));
             }
-            // Behind a piece less there may be room; with an empty hint there is none.
+            // Behind a piece less there may be room; without a hint there is none.
             let Some(hint) = &mut hint else { return Ok(None) };
             let longest = text.len();
             hint.shorten(|text| text.len() < longest);
+            if hint.pieces().is_empty() {
+                return Ok(None);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hindsearch_env::hindsight::{Critic, Critique, Hint, Siblings, failures, gold};
+use hindsearch_env::hindsight::{Content, Critic, Critique, Hint, Siblings, Which, failures, gold};
 use hindsearch_env::{Task, Trajectory};
 
 use super::align::Part;
@@ -56,6 +56,7 @@ impl Hints<'_> {
         };
         for group in &taught {
             let attempts: Vec<&Trajectory> = group.places.iter().map(|place| &episodes[*place]).collect();
+            let mut block = None;
             for (own, place) in group.places.iter().enumerate() {
                 let applies = match self.settings.apply {
                     Apply::Failed => group.failed.contains(place),
@@ -65,7 +66,7 @@ impl Hints<'_> {
                 };
                 if applies {
                     let siblings = Siblings { task: group.task, attempts: &attempts, own };
-                    all[*place] = self.told(&siblings, critiques.get(place));
+                    all[*place] = self.told(&siblings, critiques.get(place), &mut block);
                 }
             }
         }
@@ -75,7 +76,13 @@ impl Hints<'_> {
         Ok(all)
     }
 
-    fn told(&self, siblings: &Siblings<'_>, critique: Option<&Critique>) -> Vec<Told> {
+    /// `block` is kept for the others of the group, where it says the same to all.
+    fn told(
+        &self,
+        siblings: &Siblings<'_>,
+        critique: Option<&Critique>,
+        block: &mut Option<Option<Hint>>,
+    ) -> Vec<Told> {
         let whole = |hint: Option<Hint>| hint.map(|hint| (Some(hint), Part::All)).into_iter().collect();
         match self.settings.view {
             View::None => Vec::new(),
@@ -99,7 +106,11 @@ impl Hints<'_> {
                     task: siblings.task.id(),
                     sample: 0,
                 };
-                whole(siblings.block(&self.settings.siblings, position.number()))
+                let options = &self.settings.siblings;
+                let is_same =
+                    options.content == Content::Siblings && matches!(options.which, Which::All | Which::CorrectOnly);
+                let written = || siblings.block(options, position.number());
+                whole(if is_same { block.get_or_insert_with(written).clone() } else { written() })
             }
             View::BetterSibling => whole(siblings.better(self.settings.better)),
             View::Gold => whole(gold(siblings.task)),

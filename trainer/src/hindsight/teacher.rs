@@ -138,6 +138,8 @@ struct Place<'a> {
     number: usize,
     sample: &'a Sample,
     lesson: &'a Lesson,
+    /// Tokens that are to be read: what it shares with the one before is not read again.
+    fresh: usize,
 }
 
 /// The policy's likeliest tokens at each place of a sample, with their log-probabilities; none where it was not asked.
@@ -169,8 +171,8 @@ impl Teaching<'_> {
             Some(Support { k, side: Side::Student | Side::Union | Side::Overlap }) => self.likeliest(samples, k)?,
             _ => Vec::new(),
         };
-        let lessons: Vec<Place<'_>> = samples.iter().enumerate().flat_map(places).collect();
-        for lessons in micro_batches(&lessons, self.micro_tokens, |place| place.lesson.sequence().length()) {
+        let lessons = places(samples);
+        for lessons in micro_batches(&lessons, self.micro_tokens, |place| place.fresh) {
             self.read(lessons, &students, &mut all)?;
         }
         if self.old {
@@ -314,7 +316,15 @@ impl Teaching<'_> {
     }
 }
 
-fn places((number, sample): (usize, &Sample)) -> impl Iterator<Item = Place<'_>> {
-    let taught = sample.lessons.iter().filter(|lesson| lesson.taught().next().is_some());
-    taught.map(move |lesson| Place { number, sample, lesson })
+fn places(samples: &[Sample]) -> Vec<Place<'_>> {
+    let mut places: Vec<Place<'_>> = Vec::new();
+    for (number, sample) in samples.iter().enumerate() {
+        for lesson in sample.lessons.iter().filter(|lesson| lesson.taught().next().is_some()) {
+            let before = places.last().map_or(&[][..], |place| &place.lesson.tokens);
+            let shared = before.iter().zip(&lesson.tokens).take_while(|(a, b)| a == b).count();
+            let fresh = lesson.sequence().length().saturating_sub(shared).max(1);
+            places.push(Place { number, sample, lesson, fresh });
+        }
+    }
+    places
 }

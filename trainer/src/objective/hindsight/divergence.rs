@@ -84,7 +84,7 @@ impl Divergence {
         self.support.check("hindsight.divergence.support")
     }
 
-    /// The divergence at each token, `[n]`.
+    /// The divergence at each taught token.
     fn of(&self, top: &Top<'_>) -> Result<Tensor> {
         let (teacher, student) = match self.tail {
             Tail::Bucket | Tail::Drop => (top.teacher.clone(), top.student.clone()),
@@ -119,7 +119,7 @@ impl Divergence {
     }
 }
 
-/// The logarithm of the remaining probability, `[n]`. Where there is next to none, the value is cut but the gradient is not: it
+/// The logarithm of the remaining probability, one a token. Where there is next to none, the value is cut but the gradient is not: it
 /// balances that of the other tokens, so that a policy that is sure can be drawn to what is not there.
 fn remainder(logprobs: &Tensor) -> Result<Tensor> {
     let left = (1.0 - logprobs.exp()?.sum(1)?)?;
@@ -142,7 +142,8 @@ impl Objective for Divergence {
     /// Metrics: mean and maximum over the tokens.
     fn loss(&self, tokens: &Tokens, normaliser: &Normaliser) -> Result<LossTerms> {
         let taught = Taught::new(tokens, self.scope, self.name())?;
-        let losses = self.of(&taught.top(self.support)?)?;
+        let top = taught.top(self.support)?;
+        let losses = top.spread(&self.of(&top)?)?;
         let values: Vec<f64> = host(&losses)?;
         let (mut sum, mut max, mut count) = (0.0, f64::NEG_INFINITY, 0.0);
         for i in needed(&(0..values.len()), taught.mask()) {

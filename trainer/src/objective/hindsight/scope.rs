@@ -48,14 +48,17 @@ pub(super) struct Taught<'a> {
     term: &'static str,
 }
 
-/// Log-probabilities of [`TopTokens`] as f64 `[n, k]`, at taught tokens. Elsewhere, and where there is no id, both sides hold
-/// the same probability 0.
+/// Log-probabilities of [`TopTokens`] as f64 `[taught, k]`, of the taught tokens alone. Where there is no id, both sides hold the same
+/// probability 0.
 pub(super) struct Top<'a> {
     pub(super) teacher: Tensor,
     pub(super) student: Tensor,
-    /// 1 where there is an id of a taught token.
+    /// 1 where there is an id.
     pub(super) there: Tensor,
     needed: Needed,
+    /// The places of the taught tokens among all.
+    rows: Tensor,
+    count: usize,
     given: &'a TopTokens,
 }
 
@@ -101,14 +104,17 @@ impl<'a> Taught<'a> {
                 k.to_string(),
             ));
         }
-        let taught = Tensor::from_slice(&self.mask, (n, 1), given.ids.device())?.broadcast_as((n, k))?;
-        let there = (given.ids.ne(NO_TOKEN)?.to_dtype(DType::F32)? * taught)?;
+        let rows: Vec<u32> = (0..n as u32).filter(|row| self.mask[*row as usize] != 0.0).collect();
+        let rows = Tensor::from_vec(rows.clone(), rows.len(), given.ids.device())?;
+        let there = selected(&given.ids, &rows)?.ne(NO_TOKEN)?;
         let needed = Needed::or(NOWHERE, &there)?;
         let top = Top {
-            teacher: needed.constant(&given.teacher)?,
-            student: needed.of(&given.student)?,
+            teacher: needed.constant(&selected(&given.teacher, &rows)?)?,
+            student: needed.of(&selected(&given.student, &rows)?)?,
             there: there.to_dtype(DType::F64)?,
             needed,
+            rows,
+            count: n,
             given,
         };
         for (side, logprobs) in [("teacher", &top.teacher), ("student", &top.student)] {
@@ -126,11 +132,22 @@ impl<'a> Taught<'a> {
     }
 }
 
+/// Some rows of a table; candle takes none of none.
+fn selected(table: &Tensor, rows: &Tensor) -> Result<Tensor> {
+    if rows.elem_count() == 0 { Ok(table.narrow(0, 0, 0)?) } else { Ok(table.contiguous()?.index_select(rows, 0)?) }
+}
+
 impl Top<'_> {
+    /// One number for each token, `[n]`, of those of the taught ones, `[taught]`; 0 for the others.
+    pub(super) fn spread(&self, values: &Tensor) -> Result<Tensor> {
+        let all = Tensor::zeros(self.count, values.dtype(), values.device())?;
+        if self.rows.elem_count() == 0 { Ok(all) } else { Ok(all.index_add(&self.rows, values, 0)?) }
+    }
+
     /// Those of the policy that sampled.
     pub(super) fn old(&self) -> Result<Tensor> {
         match &self.given.old {
-            Some(old) => self.needed.constant(old),
+            Some(old) => self.needed.constant(&selected(old, &self.rows)?),
             None => Err(Error::invalid("hindsight.surrogate", "log-probabilities under the sampling policy", "none")),
         }
     }

@@ -65,7 +65,7 @@ impl Surrogate {
         self.support.check("hindsight.surrogate.support")
     }
 
-    /// The loss at each token, `[n]`.
+    /// The loss at each taught token.
     fn of(&self, top: &Top<'_>) -> Result<Tensor> {
         let old = top.old()?;
         let shares = normalised(&old)?.exp()?;
@@ -84,7 +84,8 @@ impl Objective for Surrogate {
 
     fn loss(&self, tokens: &Tokens, normaliser: &Normaliser) -> Result<LossTerms> {
         let taught = Taught::new(tokens, self.scope, self.name())?;
-        let losses = self.of(&taught.top(self.support)?)?;
+        let top = taught.top(self.support)?;
+        let losses = top.spread(&self.of(&top)?)?;
         let weights = taught.weights(normaliser, self.aggregation)?;
         Ok(LossTerms { loss: (losses * weights)?.sum_all()?, metrics: Metrics::default() })
     }
