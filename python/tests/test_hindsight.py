@@ -1,4 +1,4 @@
-"""What a teacher may be told: the same in Python and over HTTP, on the policy's own tokens, and of the answers no more than asked for."""
+"""What a teacher may be told: the same here and over HTTP, on the policy's own tokens, with no more of answers than is asked."""
 
 import json
 
@@ -170,7 +170,9 @@ def test_the_server_says_what_is_said_here(connect, request):
     [said] = client.hindsight("critique", [{"trajectory": record[0], "passages": ids, "ground_truth": golds}])
     here = critique_by_rules(attempts[0], golds, [client.passage(id) for id in ids])
     assert said["critique"]["text"] == here.text and said["hint"] == here.hint
-    [told] = client.hindsight("block", [{"attempts": record, "own": 0, "ground_truth": golds, "options": {"shuffle": True}, "seed": 3}])
+    [told] = client.hindsight(
+        "block", [{"attempts": record, "own": 0, "ground_truth": golds, "options": {"shuffle": True}, "seed": 3}]
+    )
     assert told["hint"] == sibling_block(attempts, 0, golds, shuffle=True, seed=3) and told["labels"] == [False, True]
     [aligned, refused] = client.hindsight("align", [{"trajectory": record[0], "hint": told["hint"]}, {"trajectory": 7}])
     own = align(attempts[0], told["hint"])

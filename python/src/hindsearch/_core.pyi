@@ -290,8 +290,8 @@ def critique_by_rules(
     names_turn: bool = ...,
     words: int = ...,
 ) -> Critique | None:
-    """A critique of a failed episode by the passages that hold its answer, in the order in which they are needed. `None` for one that did
-    not fail, and where nothing can be said.
+    """A critique of a failed episode by the passages that hold its answer, in the order in which they are needed. `None` for one
+    that did not fail, and where nothing can be said.
 
     Args:
         sees_gold: whether it may name an accepted answer.
@@ -313,8 +313,8 @@ def critiques_by_model(
     """A critique of each failed episode, given with its accepted answers, by a model.
 
     Args:
-        write: is given requests with `system`, `user` and `tokens`, and gives a text for each. Replies that cannot be used are asked
-            for once more; then there is no critique.
+        write: is given requests with `system`, `user` and `tokens`, and gives a text for each. Replies that cannot be used are
+            asked for once more; then there is no critique.
         tokens: that a reply may have.
     """
 

@@ -74,7 +74,7 @@ class Client(Base):
         return self._run(_calls.embed(texts, input_type))
 
     def hindsight(self, what: str, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What a teacher may be told of episodes, by the server: an answer an item, in their order. One that was refused has `error`.
+        """What a teacher may be told of episodes: an answer of the server for each item, in order; `error` where it refused.
 
         Args:
             what: `critique`, `block` or `align`.
