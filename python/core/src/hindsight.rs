@@ -4,7 +4,7 @@ use hindsearch_env::hindsight::{
     AlignOptions, Critic, CriticOptions, Critique as Written, RuleCritic, SiblingOptions, Siblings, WrittenCritic,
     failures,
 };
-use hindsearch_env::{Error, Measure, Request, Task, Trajectory, Writer};
+use hindsearch_env::{Error, FourCharacters, Measure, Request, Task, Trajectory, Writer};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::de::DeserializeOwned;
@@ -137,7 +137,6 @@ pub(crate) fn critiques_by_model(
 /// What the attempts at a task tell the teacher of one of them: their queries and verdicts. Nothing where nothing is told or fits.
 #[pyfunction]
 #[pyo3(signature = (episodes, own, golds, *, seed = 0, budget = None, **options))]
-#[expect(clippy::needless_pass_by_value, reason = "arguments from Python")]
 pub(crate) fn sibling_block(
     py: Python<'_>,
     episodes: Vec<PyRef<'_, Episode>>,
@@ -158,7 +157,7 @@ pub(crate) fn sibling_block(
     let Some(mut hint) = hint else { return Ok(None) };
     if let Some(budget) = budget {
         let count = teacher.rules.count.clone();
-        let length = |text: &str| count.as_ref().map_or(hindsearch_env::FourCharacters.length(text), |own| own.length(text));
+        let length = |text: &str| count.as_ref().map_or_else(|| FourCharacters.length(text), |own| own.length(text));
         hint.shorten(|text| length(text) <= budget);
         Count::raised().map_or(Ok(()), Err)?;
     }
