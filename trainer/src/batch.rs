@@ -1,7 +1,11 @@
 //! What is learnt from an episode: its tokens, which of them the policy wrote, and how likely it found them then.
 
+use std::ops::Range;
+
 use hindsearch_env::{Author, Prompt, Trajectory};
 
+use crate::decoder::Packed;
+use crate::hindsight::Lesson;
 use crate::text::Language;
 use crate::{Error, Result};
 
@@ -21,6 +25,8 @@ pub struct Sample {
     pub logprobs: Option<Vec<f32>>,
     /// How much better the episode was than its siblings.
     pub advantage: f64,
+    /// What a teacher reads in its place; they speak of different places. Mostly one, or none.
+    pub lessons: Vec<Lesson>,
 }
 
 impl Sample {
@@ -49,25 +55,37 @@ impl Sample {
             let expected = format!("log-probabilities of {} to 0", LOGPROBS.start());
             return Err(Error::invalid(what(), expected, wrong.to_string()));
         }
-        Ok(Self { tokens, places, in_query, logprobs: known.then_some(logprobs), advantage })
+        Ok(Self { tokens, places, in_query, logprobs: known.then_some(logprobs), advantage, lessons: Vec::new() })
+    }
+
+    /// Its tokens.
+    pub(crate) fn length(&self) -> usize {
+        self.tokens.len()
     }
 
     /// From a text that is to be imitated: all tokens of `answer`, after those of `prompt`.
     pub fn imitated(prompt: &[u32], answer: &[u32]) -> Self {
         let tokens = [prompt, answer].concat();
         let places: Vec<usize> = (prompt.len().max(1)..tokens.len()).collect();
-        Self { in_query: vec![false; places.len()], places, tokens, logprobs: None, advantage: 0.0 }
+        Self {
+            in_query: vec![false; places.len()],
+            places,
+            tokens,
+            logprobs: None,
+            advantage: 0.0,
+            lessons: Vec::new(),
+        }
     }
 }
 
-/// Samples that are learnt from at a time: as many in their order as have no more than `most` tokens, and one at least.
-pub(crate) fn micro_batches(samples: &[Sample], most: usize) -> Vec<&[Sample]> {
+/// What is computed at a time: as many in their order as have no more than `most` tokens, and one at least.
+pub(crate) fn micro_batches<T>(all: &[T], most: usize, length: impl Fn(&T) -> usize) -> Vec<&[T]> {
     let mut batches = Vec::new();
-    let mut rest = samples;
+    let mut rest = all;
     while !rest.is_empty() {
         let mut tokens = 0;
-        let fits = rest.iter().take_while(|sample| {
-            tokens += sample.tokens.len();
+        let fits = rest.iter().take_while(|one| {
+            tokens += length(one);
             tokens <= most
         });
         let count = fits.count().max(1);
@@ -76,4 +94,42 @@ pub(crate) fn micro_batches(samples: &[Sample], most: usize) -> Vec<&[Sample]> {
         rest = others;
     }
     batches
+}
+
+/// Sequences of samples, and their needed tokens one after the other.
+pub(crate) struct Batch {
+    pub packed: Packed,
+    /// Rows whose hidden states predict the needed tokens.
+    pub rows: Vec<u32>,
+    pub targets: Vec<u32>,
+    /// The needed tokens of each sample.
+    pub places: Vec<Range<usize>>,
+    pub in_query: Vec<f32>,
+    pub advantages: Vec<f32>,
+}
+
+impl Batch {
+    pub(crate) fn new(samples: &[Sample]) -> Self {
+        let mut batch = Self {
+            packed: Packed::default(),
+            rows: Vec::new(),
+            targets: Vec::new(),
+            places: Vec::new(),
+            in_query: Vec::new(),
+            advantages: Vec::new(),
+        };
+        for sample in samples {
+            let first = batch.packed.tokens.len();
+            batch.packed.push(&sample.tokens);
+            let start = batch.rows.len();
+            for (place, in_query) in sample.places.iter().zip(&sample.in_query) {
+                batch.rows.push((first + place - 1) as u32);
+                batch.targets.push(sample.tokens[*place]);
+                batch.in_query.push(f32::from(u8::from(*in_query)));
+                batch.advantages.push(sample.advantage as f32);
+            }
+            batch.places.push(start..batch.rows.len());
+        }
+        batch
+    }
 }

@@ -6,6 +6,7 @@ mod checkpoint;
 mod decoder;
 mod error;
 mod generate;
+mod hindsight;
 mod model;
 mod monitor;
 mod objective;
@@ -27,6 +28,7 @@ pub use checkpoint::{Checkpoint, Checkpoints, Skipped, TensorData};
 pub use decoder::{Decoder, LoraConfig, Packed, Pass};
 pub use error::{Error, Result};
 pub use generate::{Engine, EngineOptions, Generated, Reason, Request, Sampling};
+pub use hindsight::{Lesson, Refresh, TeacherSettings, TeacherWeights};
 pub use model::{
     ModelConfig, ModelFiles, ModelOutput, RopeScaling, StoredType, Weight, Weights, expected_tensors, read_tensors,
     write_model, write_tensors,

@@ -9,6 +9,7 @@ use toml::Value;
 
 use crate::decoder::{Decoder, LoraConfig};
 use crate::generate::Sampling;
+use crate::hindsight::HindsightSettings;
 use crate::objective::Objectives;
 use crate::ops::Placement;
 use crate::optim::{AdamW, AdamWSettings};
@@ -44,6 +45,8 @@ pub struct TrainSettings {
     pub rollout: RolloutSettings,
     /// What is made smaller: the name of a preset, or a table, in which `preset` names what the rest changes.
     pub objective: Objective,
+    /// Who teaches in hindsight, and what of; what is made of it is set in `objective.hindsight`.
+    pub hindsight: HindsightSettings,
     /// How gradients change weights.
     pub optimizer: AdamWSettings,
     /// The learning rate of each update, from the first one behind the imitation on.
@@ -67,6 +70,7 @@ impl Default for TrainSettings {
             lora: None,
             rollout: RolloutSettings::default(),
             objective: Objective::Name(DEFAULT_OBJECTIVE.into()),
+            hindsight: HindsightSettings::default(),
             optimizer: AdamWSettings::default(),
             schedule: Schedule::default(),
             update: UpdateSettings::default(),
@@ -241,6 +245,7 @@ impl TrainSettings {
         Learner::new(LearnerParts {
             decoder,
             objectives: self.objectives()?,
+            teacher: self.hindsight.teacher.clone(),
             optimizer: self.optimizer,
             settings: self.update,
             temperature: self.rollout.sampling.temperature,
@@ -323,6 +328,7 @@ impl TrainSettings {
         }
         AdamW::new(self.optimizer)?;
         self.rollout.sampling.check()?;
+        self.hindsight.check()?;
         self.objectives()?.check()
     }
 }

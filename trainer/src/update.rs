@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use candle_core::{Device, Tensor, Var};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::batch::{Sample, micro_batches};
+use crate::batch::{Batch, Sample, micro_batches};
 use crate::checkpoint::TensorData;
-use crate::decoder::{Decoder, Packed};
-use crate::objective::{Metric, Metrics, Objectives, Tokens, Totals};
-use crate::ops::{Logprobs, Parameter, to_host, view};
+use crate::decoder::Decoder;
+use crate::hindsight::{Average, Refresh, Said, SaidTop, TeacherSettings, TeacherWeights, Teaching};
+use crate::objective::{Metric, Metrics, NO_TOKEN, Objectives, Teacher, Tokens, TopTokens, Totals};
+use crate::ops::{Logprobs, OtherSlopes, Others, Parameter, to_host, view};
 use crate::optim::{AdamW, AdamWSettings, DeviceMoments, Trainable, gradient_norm};
 use crate::{Error, Result};
 
@@ -40,12 +42,17 @@ impl Default for UpdateSettings {
 pub struct Learner {
     decoder: Arc<Decoder>,
     reference: Option<Decoder>,
+    teacher: TeacherSettings,
+    /// The weights of a teacher that has others than the policy and the reference.
+    taught_by: Option<Average>,
     objectives: Objectives,
     optimizer: AdamW,
     /// Those of weights that are not f32 in host memory.
     moments: DeviceMoments,
     settings: UpdateSettings,
     temperature: f32,
+    /// What the schedule makes of the weights of all that needs a teacher.
+    hindsight: f64,
 }
 
 /// What a learner is made of.
@@ -54,6 +61,8 @@ pub struct LearnerParts {
     pub decoder: Arc<Decoder>,
     /// What is made smaller.
     pub objectives: Objectives,
+    /// Whose weights teach, where the objectives need a teacher.
+    pub teacher: TeacherSettings,
     /// How gradients change weights.
     pub optimizer: AdamWSettings,
     /// How updates are made.
@@ -63,24 +72,36 @@ pub struct LearnerParts {
 }
 
 impl Learner {
-    /// A learner that has made no update. Where the objectives need a reference, it is the model as it is now.
+    /// A learner that has made no update. Where the objectives or the teacher need a reference, it is the model as it is now.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] for settings out of range, and for objectives that need a teacher; those of the tensors.
+    /// [`Error::InvalidInput`] for settings out of range; those of the tensors.
     pub fn new(parts: LearnerParts) -> Result<Self> {
-        let LearnerParts { decoder, objectives, optimizer, settings, temperature } = parts;
+        let LearnerParts { decoder, objectives, teacher, optimizer, settings, temperature } = parts;
         objectives.check()?;
+        teacher.check()?;
         if settings.micro_tokens == 0 || settings.epochs == 0 {
             return Err(Error::invalid("update", "`micro_tokens` and `epochs` of 1 or more", "0"));
         }
-        if objectives.needs_teacher() {
-            return Err(Error::invalid("hindsight", "weights of 0, for a learner has no teacher", "others"));
-        }
-        let reference = if objectives.needs_reference() { Some(decoder.frozen()?) } else { None };
+        let reference = needs_reference(&objectives, &teacher).then(|| decoder.frozen()).transpose()?;
+        let averages = objectives.needs_teacher() && teacher.weights == TeacherWeights::Ema;
+        let taught_by = averages.then(|| Average::of(&decoder)).transpose()?;
         let optimizer = AdamW::new(optimizer)?;
         let temperature = if temperature == 0.0 { 1.0 } else { temperature as f32 };
         let moments = DeviceMoments::default();
-        Ok(Self { decoder, reference, objectives, optimizer, moments, settings, temperature })
+        let hindsight = 1.0;
+        Ok(Self {
+            decoder,
+            reference,
+            teacher,
+            taught_by,
+            objectives,
+            optimizer,
+            moments,
+            settings,
+            temperature,
+            hindsight,
+        })
     }
 
     /// The model.
@@ -96,6 +117,31 @@ impl Learner {
     /// Updates that were applied.
     pub fn updates(&self) -> u64 {
         self.optimizer.updates()
+    }
+
+    /// Whether the loss compares with the reference, or the reference teaches.
+    pub fn needs_reference(&self) -> bool {
+        needs_reference(&self.objectives, &self.teacher)
+    }
+
+    /// Is taught by this model from now on: one with the same tokenizer, for [`TeacherWeights::Larger`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a model with fewer tokens than the policy's.
+    pub fn set_teacher(&mut self, teacher: Decoder) -> Result<()> {
+        let (own, found) = (self.decoder.config().vocabulary, teacher.config().vocabulary);
+        // Larger models of a family have longer embeddings, of which the last rows are no tokens.
+        if found < own {
+            let expected = format!("a model of the policy's family, with {own} tokens or more");
+            return Err(Error::invalid("hindsight.teacher.model", expected, format!("one with {found}")));
+        }
+        self.taught_by = Some(Average::fixed(teacher));
+        Ok(())
+    }
+
+    /// What a schedule makes of the weights of all that needs a teacher; 0 asks for none.
+    pub fn set_hindsight(&mut self, factor: f64) {
+        self.hindsight = factor;
     }
 
     /// Compares with this model from now on, where the objectives need a reference; until then with the one that it began with,
@@ -128,13 +174,40 @@ impl Learner {
 
     fn scored(&self, decoder: &Decoder, samples: &[Sample]) -> Result<Vec<Vec<f32>>> {
         let mut all = Vec::with_capacity(samples.len());
-        for samples in micro_batches(samples, self.settings.micro_tokens) {
+        for samples in micro_batches(samples, self.settings.micro_tokens, Sample::length) {
             let batch = Batch::new(samples);
             let pass = decoder.forward(&batch.packed, &batch.rows, true)?;
             let found = Logprobs::new(pass.hidden(), decoder.head(), &batch.targets, self.temperature)?;
             all.extend(batch.places.iter().map(|place| found.logprobs[place.clone()].to_vec()));
         }
         Ok(all)
+    }
+
+    /// What is made smaller in this step.
+    fn objectives_now(&self) -> Objectives {
+        Objectives { hindsight: self.objectives.hindsight.scaled(self.hindsight), ..self.objectives }
+    }
+
+    /// What the teacher says of these samples, where the loss needs it; `once` where they are learnt from in one update.
+    fn taught(&self, samples: &[Sample], once: bool) -> Result<Vec<Option<Said>>> {
+        let objectives = self.objectives_now();
+        if !objectives.needs_teacher() {
+            return Ok(vec![None; samples.len()]);
+        }
+        let teacher = match self.teacher.weights {
+            TeacherWeights::Reference => self.reference.as_ref(),
+            TeacherWeights::Current => Some(&*self.decoder),
+            TeacherWeights::Ema | TeacherWeights::Larger => self.taught_by.as_ref().map(Average::decoder),
+        };
+        let teaching = Teaching {
+            teacher: teacher.ok_or_else(|| Error::invalid("hindsight.teacher", "a model that teaches", "none"))?,
+            student: &self.decoder,
+            support: objectives.hindsight.support(),
+            old: !once && objectives.hindsight.surrogate.weight != 0.0,
+            temperature: self.temperature,
+            micro_tokens: self.settings.micro_tokens,
+        };
+        teaching.of(samples)
     }
 
     /// Adds the gradients of one optimiser batch to the weights' accumulators, and tells its loss and what else is told. Weights
@@ -144,19 +217,32 @@ impl Learner {
     /// [`Error::InvalidInput`] for samples that do not fit the model; those of the tensors.
     pub fn gradients(&self, samples: &[Sample]) -> Result<Metrics> {
         self.check(samples)?;
+        self.gradients_of(samples, &self.taught(samples, true)?)
+    }
+
+    fn gradients_of(&self, samples: &[Sample], said: &[Option<Said>]) -> Result<Metrics> {
+        self.check(samples)?;
         let reference = self.reference.as_ref().filter(|_| self.objectives.needs_reference());
         let mut reference = reference.map(|decoder| self.scored(decoder, samples)).transpose()?.map(Vec::into_iter);
-        let parts = micro_batches(samples, self.settings.micro_tokens).into_iter();
-        let parts: Vec<(&[Sample], Batch)> = parts.map(|samples| (samples, Batch::new(samples))).collect();
+        let mut said = said.iter();
+        let parts = micro_batches(samples, self.settings.micro_tokens, Sample::length).into_iter();
+        let parts: Vec<Part<'_>> = parts
+            .map(|samples| {
+                let said = said.by_ref().take(samples.len()).map(Option::as_ref).collect();
+                let reference =
+                    reference.as_mut().map(|reference| reference.by_ref().take(samples.len()).flatten().collect());
+                Part { samples, batch: Batch::new(samples), said, reference }
+            })
+            .collect();
         let mut totals = Totals::default();
-        for (_, batch) in &parts {
-            totals.add(&batch.places, &vec![1.0; batch.rows.len()], &batch.in_query);
+        for part in &parts {
+            let (rows, policy, query) = (&part.batch.places, vec![1.0; part.batch.rows.len()], &part.batch.in_query);
+            totals.add(rows, &policy, query);
+            totals.add_taught(rows, &policy, query, &part.taught());
         }
         let mut metrics = Metrics::default();
-        for (samples, batch) in parts {
-            let reference =
-                reference.as_mut().map(|reference| reference.by_ref().take(samples.len()).flatten().collect());
-            metrics.merge(&self.micro_batch(samples, batch, reference, &totals)?);
+        for part in parts {
+            metrics.merge(&self.micro_batch(part, &totals)?);
         }
         Ok(metrics)
     }
@@ -171,14 +257,10 @@ impl Learner {
         Ok(gradient_norm(values.iter().map(Vec::as_slice)))
     }
 
-    fn micro_batch(
-        &self,
-        samples: &[Sample],
-        batch: Batch,
-        reference: Option<Vec<f32>>,
-        totals: &Totals,
-    ) -> Result<Metrics> {
-        let count = batch.rows.len();
+    fn micro_batch(&self, part: Part<'_>, totals: &Totals) -> Result<Metrics> {
+        let count = part.batch.rows.len();
+        let taught = part.taught();
+        let Part { samples, batch, said, reference } = part;
         let pass = self.decoder.forward(&batch.packed, &batch.rows, self.settings.recompute)?;
         let found = Logprobs::new(pass.hidden(), self.decoder.head(), &batch.targets, self.temperature)?;
         // Where it is not known how likely a token was when it was written: as likely as now.
@@ -187,8 +269,24 @@ impl Learner {
         let vector = |values: Vec<f32>| Tensor::from_vec(values, count, &Device::Cpu);
         let logprobs = Var::from_tensor(&vector(found.logprobs.clone())?)?;
         let entropies = Var::from_tensor(&vector(found.entropies.clone())?)?;
+        let objectives = self.objectives_now();
+        let width = objectives.hindsight.support().map(|support| support.width());
+        let top = width.map(|width| Top::new(&found, &batch, &said, width)).transpose()?;
+        let spoken = |of: fn(&Said) -> &Vec<f32>| {
+            let of = |(said, place): (&Option<&Said>, &Range<usize>)| {
+                said.map_or_else(|| vec![0.0; place.len()], |said| of(said).clone())
+            };
+            vector(said.iter().zip(&batch.places).flat_map(of).collect())
+        };
+        let teacher = objectives.needs_teacher().then(|| {
+            Ok::<_, Error>(Teacher {
+                logprobs: spoken(|said| &said.logprobs)?,
+                entropy: Some(spoken(|said| &said.entropies)?),
+                mask: vector(taught)?,
+                top: top.as_ref().map(|top| top.tokens.clone()),
+            })
+        });
         let tokens = Tokens {
-            rows: batch.places,
             logprobs: logprobs.as_tensor().clone(),
             entropy: Some(entropies.as_tensor().clone()),
             old: vector(old)?,
@@ -196,14 +294,20 @@ impl Learner {
             policy_mask: vector(vec![1.0; count])?,
             query_mask: vector(batch.in_query)?,
             advantages: vector(batch.advantages)?,
-            teacher: None,
+            teacher: teacher.transpose()?,
+            rows: batch.places,
         };
-        let terms = self.objectives.loss(&tokens, totals)?;
+        let terms = objectives.loss(&tokens, totals)?;
         let gradients = terms.loss.backward()?;
         let slopes = |var: &Var| gradients.get(var).map(Tensor::to_vec1::<f32>).transpose();
         let to_logprobs = slopes(&logprobs)?.unwrap_or_else(|| vec![0.0; count]);
         let to_entropies = slopes(&entropies)?;
-        pass.backward(found.backward(&to_logprobs, to_entropies.as_deref())?)?;
+        let student = top.as_ref().and_then(|top| gradients.get(&top.student));
+        let student = student.map(|slopes| slopes.flatten_all()?.to_vec1::<f32>()).transpose()?;
+        let others = top.as_ref().zip(student.as_deref());
+        let others =
+            others.map(|(top, slopes)| OtherSlopes { others: Others { ids: &top.ids, width: top.width }, slopes });
+        pass.backward(found.backward_with(&to_logprobs, to_entropies.as_deref(), others.as_ref())?)?;
         Ok(terms.metrics)
     }
 
@@ -233,13 +337,29 @@ impl Learner {
                 sample.logprobs.get_or_insert(known);
             }
         }
-        let (mut metrics, mut number) = (Metrics::default(), 0);
+        self.check(&samples)?;
+        let (mut metrics, mut number, mut teaching) = (Metrics::default(), 0, Duration::ZERO);
+        let at_once = self.teacher.refresh == Refresh::Step || self.teacher.weights != TeacherWeights::Current;
+        let begun = Instant::now();
+        let said = if at_once { self.taught(&samples, is_one)? } else { Vec::new() };
+        teaching += begun.elapsed();
         for _ in 0..self.settings.epochs {
-            for samples in samples.chunks(size) {
-                let found = self.gradients(samples)?;
+            for (part, samples) in samples.chunks(size).enumerate() {
+                let begun = Instant::now();
+                let of_now = if at_once { Vec::new() } else { self.taught(samples, true)? };
+                teaching += begun.elapsed();
+                let said = said.get(part * size..part * size + samples.len()).unwrap_or(&of_now);
+                let found = self.gradients_of(samples, said)?;
                 metrics.merge(&self.step(found, rate(number))?);
                 number += 1;
             }
+        }
+        if self.objectives_now().needs_teacher() {
+            metrics.add("time/teacher", Metric::Sum(teaching.as_secs_f64()));
+        }
+        let moves = self.teacher.weights == TeacherWeights::Ema;
+        if let Some(average) = self.taught_by.as_mut().filter(|_| moves) {
+            average.follow(&self.decoder, self.teacher.rate)?;
         }
         Ok(metrics)
     }
@@ -273,6 +393,9 @@ impl Learner {
         }
         tensors.extend(self.optimizer.tensors());
         tensors.extend(self.moments.tensors()?);
+        if self.teacher.weights == TeacherWeights::Ema {
+            tensors.extend(self.taught_by.iter().flat_map(Average::tensors));
+        }
         Ok((tensors, self.optimizer.state()))
     }
 
@@ -292,6 +415,9 @@ impl Learner {
                 return Err(Error::invalid(what, format!("{:?}", parameter.value().dims()), "another shape, or none"));
             };
             parameter.set(data.values.into_owned())?;
+        }
+        if let Some(average) = self.taught_by.as_mut().filter(|_| self.teacher.weights == TeacherWeights::Ema) {
+            average.restore(&mut tensors)?;
         }
         match tensors.keys().next() {
             Some(name) => Err(Error::invalid("the checkpoint", "the weights of this model alone", format!("`{name}`"))),
@@ -336,40 +462,65 @@ fn lend(
     optimizer.update(&mut trained, rate, loss)
 }
 
-/// Sequences of samples, and their needed tokens one after the other.
-struct Batch {
-    packed: Packed,
-    /// Rows whose hidden states predict the needed tokens.
-    rows: Vec<u32>,
-    targets: Vec<u32>,
-    /// The needed tokens of each sample.
-    places: Vec<Range<usize>>,
-    in_query: Vec<f32>,
-    advantages: Vec<f32>,
+fn needs_reference(objectives: &Objectives, teacher: &TeacherSettings) -> bool {
+    objectives.needs_reference() || objectives.needs_teacher() && teacher.weights == TeacherWeights::Reference
 }
 
-impl Batch {
-    fn new(samples: &[Sample]) -> Self {
-        let mut batch = Self {
-            packed: Packed::default(),
-            rows: Vec::new(),
-            targets: Vec::new(),
-            places: Vec::new(),
-            in_query: Vec::new(),
-            advantages: Vec::new(),
+/// A micro-batch.
+struct Part<'a> {
+    samples: &'a [Sample],
+    batch: Batch,
+    /// What the teacher said of each sample.
+    said: Vec<Option<&'a Said>>,
+    /// Log-probabilities of all needed tokens under the reference.
+    reference: Option<Vec<f32>>,
+}
+
+impl Part<'_> {
+    /// For each needed token, 1 where the teacher spoke of it.
+    fn taught(&self) -> Vec<f32> {
+        let of = |(said, place): (&Option<&Said>, &Range<usize>)| {
+            said.map_or_else(|| vec![0.0; place.len()], |said| said.mask.clone())
         };
-        for sample in samples {
-            let first = batch.packed.tokens.len();
-            batch.packed.push(&sample.tokens);
-            let start = batch.rows.len();
-            for (place, in_query) in sample.places.iter().zip(&sample.in_query) {
-                batch.rows.push((first + place - 1) as u32);
-                batch.targets.push(sample.tokens[*place]);
-                batch.in_query.push(f32::from(u8::from(*in_query)));
-                batch.advantages.push(sample.advantage as f32);
-            }
-            batch.places.push(start..batch.rows.len());
-        }
-        batch
+        self.said.iter().zip(&self.batch.places).flat_map(of).collect()
+    }
+}
+
+/// Distributions at a few tokens of the vocabulary, for all needed tokens of a micro-batch.
+struct Top {
+    ids: Vec<u32>,
+    width: usize,
+    student: Var,
+    tokens: TopTokens,
+}
+
+impl Top {
+    fn new(found: &Logprobs, batch: &Batch, said: &[Option<&Said>], width: usize) -> Result<Self> {
+        let count = batch.rows.len();
+        let gathered = |of: &dyn Fn(&SaidTop) -> Option<Vec<f32>>| -> Option<Vec<f32>> {
+            let nothing = |place: &Range<usize>| vec![0.0; place.len() * width];
+            let of = |(said, place): (&Option<&Said>, &Range<usize>)| match said.and_then(|said| said.top.as_ref()) {
+                Some(top) => of(top),
+                None => Some(nothing(place)),
+            };
+            let parts: Option<Vec<Vec<f32>>> = said.iter().zip(&batch.places).map(of).collect();
+            parts.map(|parts| parts.concat())
+        };
+        let ids = said.iter().zip(&batch.places).flat_map(|(said, place)| {
+            let top = said.and_then(|said| said.top.as_ref());
+            top.map_or_else(|| vec![NO_TOKEN; place.len() * width], |top| top.ids.clone())
+        });
+        let ids: Vec<u32> = ids.collect();
+        let table = |values: Vec<f32>| Tensor::from_vec(values, (count, width), &Device::Cpu);
+        let student = Var::from_tensor(&table(found.of(Others { ids: &ids, width })?)?)?;
+        let old = gathered(&|top| top.old.clone()).map(table).transpose()?;
+        let tokens = TopTokens {
+            ids: Tensor::from_vec(ids.clone(), (count, width), &Device::Cpu)?,
+            teacher: table(gathered(&|top| Some(top.teacher.clone())).unwrap_or_default())?,
+            student: student.as_tensor().clone(),
+            // For a batch that is used once: as likely as now.
+            old: Some(old.unwrap_or(student.as_tensor().detach())),
+        };
+        Ok(Self { ids, width, student, tokens })
     }
 }

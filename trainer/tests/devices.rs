@@ -234,7 +234,8 @@ fn learner(decoder: Decoder) -> Learner {
     let optimizer = AdamWSettings::default();
     let objectives = Objectives::named("search-r1").unwrap();
     let decoder = Arc::new(decoder);
-    Learner::new(LearnerParts { decoder, objectives, optimizer, settings, temperature: 1.0 }).unwrap()
+    let teacher = TeacherSettings::default();
+    Learner::new(LearnerParts { decoder, objectives, teacher, optimizer, settings, temperature: 1.0 }).unwrap()
 }
 
 fn state(learner: &Learner) -> BTreeMap<String, Vec<f32>> {

@@ -6,6 +6,7 @@ use candle_core::{Result, Tensor};
 use rayon::prelude::*;
 
 use super::device::{self, LogitSlopes};
+use super::likeliest::OtherSlopes;
 use super::panels::{Left, Right, multiply};
 use super::parameter::Parameter;
 use super::placement::{is_host, to_host, widened, wider};
@@ -19,17 +20,17 @@ const KEPT: usize = 1 << 25;
 
 /// Log-probabilities of chosen tokens, and what their gradients need.
 pub struct Logprobs {
-    hidden: Tensor,
-    head: Arc<Parameter>,
-    targets: Vec<u32>,
+    pub(super) hidden: Tensor,
+    pub(super) head: Arc<Parameter>,
+    pub(super) targets: Vec<u32>,
     /// 1 / temperature.
-    sharpness: f32,
+    pub(super) sharpness: f32,
     /// `[tokens]`: natural logarithms.
     pub logprobs: Vec<f32>,
     /// `[tokens]`: of the whole distribution, in nats.
     pub entropies: Vec<f32>,
     /// `[tokens]`: logarithm of the sum of e^logit.
-    normalisers: Vec<f32>,
+    pub(super) normalisers: Vec<f32>,
     /// Logits of the first blocks of rows, as far as they were kept and are not used up.
     kept: Mutex<Vec<Vec<f32>>>,
 }
@@ -87,8 +88,21 @@ impl Logprobs {
     /// # Errors
     /// Those of the tensors.
     pub fn backward(&self, to_logprobs: &[f32], to_entropies: Option<&[f32]>) -> Result<Tensor> {
+        self.backward_with(to_logprobs, to_entropies, None)
+    }
+
+    /// [`Self::backward`], where the loss has gradients of further tokens' log-probabilities, too: those of [`Self::of`].
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn backward_with(
+        &self,
+        to_logprobs: &[f32],
+        to_entropies: Option<&[f32]>,
+        others: Option<&OtherSlopes<'_>>,
+    ) -> Result<Tensor> {
         if !is_host(&self.hidden) {
-            return self.back_on_device(to_logprobs, to_entropies);
+            return self.back_on_device(to_logprobs, to_entropies, others);
         }
         let (tokens, depth) = self.hidden.dims2()?;
         let vocabulary = self.head.value().dims2()?.0;
@@ -96,17 +110,21 @@ impl Logprobs {
         let hidden = view(&self.hidden)?;
         let mut spare = Vec::new();
         for first in (0..tokens).step_by(LOGIT_ROWS) {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let kept = kept.get_mut(first / LOGIT_ROWS).map(std::mem::take).unwrap_or_default();
-            let mut logits = if kept.is_empty() { self.logits(first, std::mem::take(&mut spare))? } else { kept };
+            let mut logits = self.block(first, std::mem::take(&mut spare))?;
             let rows = logits.par_chunks_exact_mut(vocabulary).enumerate();
             rows.for_each(|(row, logits)| {
                 let at = first + row;
                 let slope = to_logprobs[at] * self.sharpness;
                 let spread = to_entropies.map_or(0.0, |slopes| slopes[at]) * self.sharpness;
                 let (sharpness, entropy, normaliser) = (self.sharpness, self.entropies[at], self.normalisers[at]);
-                wide(Gradients { logits: &mut *logits, sharpness, normaliser, entropy, slope, spread });
+                let others = others.map(|others| others.of(at));
+                let more = others.iter().flat_map(|others| others.there(vocabulary)).map(|(_, slope)| slope);
+                let all = slope + more.sum::<f32>() * sharpness;
+                wide(Gradients { logits: &mut *logits, sharpness, normaliser, entropy, slope: all, spread });
                 logits[self.targets[at] as usize] += slope;
+                for (id, slope) in others.iter().flat_map(|others| others.there(vocabulary)) {
+                    logits[id] += slope * sharpness;
+                }
             });
             let count = logits.len() / vocabulary;
             let (rows, hidden) = (first * depth..(first + count) * depth, &hidden);
@@ -119,6 +137,22 @@ impl Logprobs {
             spare = logits;
         }
         tensor(out, (tokens, depth))
+    }
+
+    /// Those that were kept, and are not any more, or else computed in the place of `spare`.
+    pub(super) fn block(&self, first: usize, spare: Vec<f32>) -> Result<Vec<f32>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = kept.get_mut(first / LOGIT_ROWS).map(std::mem::take).unwrap_or_default();
+        if kept.is_empty() { self.logits(first, spare) } else { Ok(kept) }
+    }
+
+    /// Puts a block back for the backward pass, where such a one is kept; else it is spare.
+    pub(super) fn keep(&self, first: usize, logits: Vec<f32>) -> Vec<f32> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.get_mut(first / LOGIT_ROWS) {
+            Some(place) => std::mem::replace(place, logits),
+            None => logits,
+        }
     }
 
     /// Logits of [`LOGIT_ROWS`] rows from `first` on, or of what is left; in the place of `spare`.
@@ -150,9 +184,18 @@ impl Logprobs {
         Ok(())
     }
 
-    fn back_on_device(&self, to_logprobs: &[f32], to_entropies: Option<&[f32]>) -> Result<Tensor> {
+    fn back_on_device(
+        &self,
+        to_logprobs: &[f32],
+        to_entropies: Option<&[f32]>,
+        others: Option<&OtherSlopes<'_>>,
+    ) -> Result<Tensor> {
         let mut outs = Vec::new();
         let nothing = vec![0.0; self.targets.len()];
+        let vocabulary = self.head.value().dims2()?.0;
+        let more =
+            |row: usize| others.map_or(0.0, |others| others.of(row).there(vocabulary).map(|(_, slope)| slope).sum());
+        let all: Vec<f32> = to_logprobs.iter().enumerate().map(|(row, slope)| slope + more(row)).collect();
         let head = widened(self.head.value())?;
         for first in (0..self.targets.len()).step_by(LOGIT_ROWS) {
             let part = self.part(first, &head)?;
@@ -165,11 +208,17 @@ impl Logprobs {
                 targets: &part.targets,
                 normalisers: &upload(&self.normalisers)?,
                 entropies: &upload(&self.entropies)?,
-                to_logprobs: &upload(to_logprobs)?,
+                to_logprobs: &upload(&all)?,
                 to_entropies: &upload(to_entropies.unwrap_or(&nothing))?,
                 sharpness: f64::from(self.sharpness),
             };
-            let gradient = device::logits_back(&part.logits, &slopes)?.to_dtype(self.hidden.dtype())?;
+            let gradient = device::logits_back(&part.logits, &slopes)?;
+            // That has given the target the slopes of all.
+            let gradient = match others {
+                Some(others) => others.moved(&gradient, &self.targets, first, self.sharpness)?,
+                None => gradient,
+            };
+            let gradient = gradient.to_dtype(self.hidden.dtype())?;
             outs.push(gradient.matmul(self.head.value())?);
             if self.head.learns() {
                 self.head.accumulate_tensor(&gradient.t()?.matmul(&part.hidden)?)?;
@@ -179,7 +228,7 @@ impl Logprobs {
     }
 
     /// [`LOGIT_ROWS`] rows from `first` on, or what is left.
-    fn part(&self, first: usize, head: &Tensor) -> Result<Part> {
+    pub(super) fn part(&self, first: usize, head: &Tensor) -> Result<Part> {
         let count = LOGIT_ROWS.min(self.targets.len() - first);
         let hidden = self.hidden.narrow(0, first, count)?;
         let logits = wide_logits(&hidden, head)?;
@@ -194,9 +243,9 @@ pub(crate) fn wide_logits(hidden: &Tensor, head: &Tensor) -> Result<Tensor> {
 }
 
 /// Some rows, on a device.
-struct Part {
+pub(super) struct Part {
     hidden: Tensor,
-    logits: Tensor,
+    pub(super) logits: Tensor,
     targets: Tensor,
 }
 
