@@ -205,7 +205,7 @@ const OWN: [(&str, &str); 16] = [
 ];
 
 /// The routes of episodes, each with what it answers to nothing: GET without parameters, POST with `{}`.
-const EPISODES: [(&str, &str, u16); 29] = [
+const EPISODES: [(&str, &str, u16); 32] = [
     ("get", "/env/v1", 200),
     ("post", "/env/v1/reset", 422),
     ("post", "/env/v1/step", 422),

@@ -5,13 +5,16 @@
 mod service_support;
 mod support;
 
+use std::sync::Arc;
+
 use hindsearch_env::hindsight::{
     AlignOptions, CriticOptions, Placement, QuerySpan, SiblingOptions, Siblings, Which, align,
 };
-use hindsearch_env::{Author, Preset, Rules, Task, Trajectory};
+use hindsearch_env::{Author, Preset, Request, Rules, Task, Trajectory};
 use serde_json::{Value, json};
 use service_support::{CANARY, Playground, post, refused, tasks};
 use support::play::{Said, played, tokenized};
+use support::words::Says;
 
 fn task() -> Task {
     tasks(2).tasks()[1].clone()
@@ -66,6 +69,31 @@ fn a_failed_episode_is_criticised_by_the_passages_that_hold_its_answer() {
     assert_eq!(told[0], json!({ "failed": true, "critique": critique, "hint": format!("<HINT> {text} </HINT>") }));
     assert_eq!(told[1], json!({ "failed": false, "critique": null, "hint": null }));
     assert_eq!(told[2], json!({ "failed": true, "critique": null, "hint": null }));
+}
+
+#[test]
+fn a_servers_judge_is_asked_about_failures_alone_and_all_of_them_at_once() {
+    let judge = Arc::new(Says::new(|_, request: &Request| {
+        let is_short = request.system.contains("at most 20 words");
+        (!request.user.contains("fault"))
+            .then(|| if is_short { "Ask for it.".into() } else { "Ask for it by name.".into() })
+    }));
+    let writer = Arc::clone(&judge);
+    let server = Playground::with(|env| env.judge = Some(writer as _), |_| ());
+    let fault = play(0, &[("<search>a fault</search>", &[]), ("<answer>seven</answer>", &[])]);
+    let item = |trajectory: &Trajectory, words: usize| json!({ "trajectory": trajectory, "critic": "judge", "options": { "words": words, "sees_gold": false } });
+    let asked =
+        json!([item(&wrong(), 60), item(&right(), 60), item(&wrong(), 20), item(&fault, 60), item(&wrong(), 60)]);
+    let told = items(&server, "critique", &asked);
+    let texts: Vec<Option<&str>> = told.iter().map(|one| one["critique"]["text"].as_str()).collect();
+    assert_eq!(texts, [Some("Ask for it by name."), None, Some("Ask for it."), None, Some("Ask for it by name.")]);
+    assert_eq!(told[1]["failed"], false);
+    refused(&told[3], "unavailable", true);
+    let requests = judge.asked();
+    assert!(requests.len() == 4 && requests.iter().all(|request| !request.user.contains(CANARY)), "{requests:?}");
+
+    let without = Playground::new();
+    refused(&items(&without, "critique", &json!([item(&wrong(), 60)]))[0], "not_found", false);
 }
 
 #[test]

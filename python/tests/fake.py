@@ -93,6 +93,8 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, {"ready": True}
         if self.path == "/info":
             return 200, {"model_id": "fake", "version": "0.1.0"}
+        if self.path.startswith("/hindsight/v1/"):
+            return 200, {"items": [{"route": self.path.rsplit("/", 1)[-1], "item": item} for item in body["items"]]}
         if self.path == "/v1/search":
             return search(body)
         if self.path == "/v1/embeddings":

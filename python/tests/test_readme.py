@@ -59,4 +59,4 @@ def test_an_example_runs_and_prints_what_it_found(service, model, example, capsy
 
 
 def test_every_section_has_its_example():
-    assert len(EXAMPLES) == 9
+    assert len(EXAMPLES) == 10

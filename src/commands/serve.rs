@@ -3,10 +3,11 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hindsearch::env::Preset;
 use hindsearch::env::serve::{EnvOptions, EnvServer};
+use hindsearch::env::{Preset, Writer};
 use hindsearch::retriever::serve::{
     self, Address, EngineOptions, Limits, Listen, ServeOptions, Service, TlsFiles, Token,
 };
@@ -28,7 +29,7 @@ Clients of Search-R1, verl, SkyRL, GEM, ROLL, slime, rLLM, ReSearch and R1-Searc
 routes, `/` is a page to search with, `/mcp` speaks the Model Context Protocol.
 
 Trainers play episodes at `/env/v1`; clients of OpenEnv are given `http://HOST:PORT/openenv`, those of NeMo Gym and verl-tool the
-port alone.
+port alone. Trainers that learn in hindsight ask `/hindsight/v1` what a teacher may be told.
 
 Examples:
   hindsearch serve wiki                                  # http://127.0.0.1:8000
@@ -55,6 +56,19 @@ pub struct Args {
     /// The recipe of trainers that name none: a name (`hindsearch env presets`), or a file
     #[arg(long, value_name = "NAME", default_value = "hindsearch")]
     preset: String,
+    /// An OpenAI-compatible server whose model writes critiques for trainers at `/hindsight/v1/critique`; its token is read from
+    /// OPENAI_API_KEY
+    #[arg(long, value_name = "URL", requires = "judge_model")]
+    judge: Option<String>,
+    /// The model's name there
+    #[arg(long, value_name = "NAME", requires = "judge")]
+    judge_model: Option<String>,
+    /// File of what it wrote, so that nothing is asked twice
+    #[arg(long, value_name = "FILE", requires = "judge")]
+    judge_cache: Option<PathBuf>,
+    /// Requests that it is sent at most
+    #[arg(long, value_name = "N", requires = "judge")]
+    judge_budget: Option<u64>,
     /// A further port that speaks one dialect alone: search_r1, skyrl, gem, rllm, rllm_documents, zerosearch, asearcher,
     /// browsecomp, research, r1_searcher, rerank, pyserini
     #[arg(long, value_name = "PORT=DIALECT", value_parser = listen)]
@@ -112,7 +126,9 @@ fn options(args: Args, context: &Context) -> Result<ServeOptions, Failure> {
     let settings = &context.config.serve;
     let host = settings.host.parse().map_err(Failure::internal)?;
     let configured = configured(context);
-    let env = EnvServer::new(EnvOptions::new(read_tasks(&args.tasks)?, Preset::load(&args.preset)?))?;
+    let mut env = EnvOptions::new(read_tasks(&args.tasks)?, Preset::load(&args.preset)?);
+    env.judge = judge(&args)?;
+    let env = EnvServer::new(env)?;
     let tls = args.tls_cert.zip(args.tls_key).map(|(certificate, key)| TlsFiles { certificate, key });
     Ok(ServeOptions {
         address: SocketAddr::new(args.host.unwrap_or(host), args.port.unwrap_or(settings.port)),
@@ -130,6 +146,31 @@ fn options(args: Args, context: &Context) -> Result<ServeOptions, Failure> {
         more_routes: vec![env.routes()],
         ..configured
     })
+}
+
+/// Who writes critiques.
+#[cfg(feature = "remote")]
+fn judge(args: &Args) -> Result<Option<Arc<dyn Writer>>, Failure> {
+    use std::num::NonZero;
+
+    use hindsearch::env::{CachedWriter, Endpoint, ServerWriter, ServerWriterOptions};
+
+    let Some((address, model)) = args.judge.as_deref().zip(args.judge_model.clone()) else { return Ok(None) };
+    let parallel = NonZero::new(16).unwrap_or(NonZero::<usize>::MIN);
+    let options = ServerWriterOptions { model, parallel, budget: args.judge_budget };
+    let writer = ServerWriter::new(Endpoint::from_environment(address)?, options);
+    Ok(Some(match &args.judge_cache {
+        Some(path) => Arc::new(CachedWriter::open(writer, path)?),
+        None => Arc::new(writer),
+    }))
+}
+
+#[cfg(not(feature = "remote"))]
+fn judge(args: &Args) -> Result<Option<Arc<dyn Writer>>, Failure> {
+    match &args.judge {
+        Some(judge) => Err(Failure::Usage(format!("`--judge {judge}`: this program is built without `remote`"))),
+        None => Ok(None),
+    }
 }
 
 /// What the settings alone say: how searches are done, and within which limits.

@@ -93,5 +93,13 @@ fn words(text: &str) -> Vec<(Bytes, String)> {
 
 /// Thai, Lao, Khmer, kana, Chinese characters, Hangul with its endings.
 fn is_unspaced(c: char) -> bool {
-    matches!(c, '\u{e00}'..='\u{eff}' | '\u{1780}'..='\u{17ff}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+    let blocks = [
+        '\u{e00}'..='\u{eff}',
+        '\u{1780}'..='\u{17ff}',
+        '\u{2e80}'..='\u{9fff}',
+        '\u{ac00}'..='\u{d7af}',
+        '\u{f900}'..='\u{faff}',
+        '\u{20000}'..='\u{3ffff}',
+    ];
+    blocks.iter().any(|block| block.contains(&c))
 }

@@ -91,6 +91,17 @@ where
     written(answers.into_iter().map(|answer| answer.unwrap_or_else(defect)))
 }
 
+/// Answers all items at once, away from the threads that serve connections: for what takes its time, or reads from the disk.
+pub(super) async fn aside(
+    incoming: Incoming,
+    answer: impl FnOnce(Vec<Value>) -> Vec<Result<Arc<str>, Fault>> + Send + 'static,
+) -> Result<Response, Fault> {
+    let (items, _incoming) = items(incoming).await?;
+    let answers = tokio::task::spawn_blocking(|| answer(items)).await;
+    let answers = answers.map_err(|_| Fault::internal("a defect: the items could not be answered"))?;
+    Ok(written(answers.into_iter().map(entry)))
+}
+
 /// Answers as one body.
 pub(super) fn written(answers: impl Iterator<Item = Arc<str>>) -> Response {
     let mut body = String::from("{\"items\":[");

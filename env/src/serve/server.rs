@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::episodes::Episodes;
 use crate::render::{FourCharacters, Measure};
 use crate::tasks::TaskSet;
-use crate::{Error, PRESETS, Preset, Result, Rules, Task};
+use crate::{Error, PRESETS, Preset, Result, Rules, Task, Writer};
 
 /// Says what time it is.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -32,6 +32,8 @@ pub struct EnvOptions {
     pub idle: Duration,
     /// What time it is.
     pub clock: Clock,
+    /// Who writes critiques of failed episodes, where clients want a language model's.
+    pub judge: Option<Arc<dyn Writer>>,
 }
 
 impl EnvOptions {
@@ -45,6 +47,7 @@ impl EnvOptions {
             memory: 1 << 30,
             idle: Duration::from_secs(30 * 60),
             clock: Arc::new(Instant::now),
+            judge: None,
         }
     }
 }
@@ -56,6 +59,7 @@ pub struct EnvServer {
     presets: BTreeMap<String, Rules>,
     default: String,
     measure: Arc<dyn Measure>,
+    judge: Option<Arc<dyn Writer>>,
     pub(super) episodes: Episodes,
 }
 
@@ -65,7 +69,7 @@ impl EnvServer {
     /// # Errors
     /// [`Error::InvalidInput`] for a preset that asks for more than the server gives.
     pub fn new(options: EnvOptions) -> Result<Arc<Self>> {
-        let EnvOptions { tasks, preset, measure, capacity, memory, idle, clock } = options;
+        let EnvOptions { tasks, preset, measure, capacity, memory, idle, clock, judge } = options;
         let tasks: Vec<Arc<Task>> = tasks.tasks().iter().cloned().map(Arc::new).collect();
         let default = preset.name.clone();
         let mut presets = BTreeMap::new();
@@ -79,6 +83,7 @@ impl EnvServer {
             presets,
             default,
             measure,
+            judge,
             episodes: Episodes::new(capacity, memory, idle, clock),
         }))
     }
@@ -95,6 +100,11 @@ impl EnvServer {
     /// How long texts are for the policy.
     pub(super) fn measure(&self) -> &dyn Measure {
         &*self.measure
+    }
+
+    /// Who writes critiques.
+    pub(super) fn judge(&self) -> Option<&Arc<dyn Writer>> {
+        self.judge.as_ref()
     }
 
     pub(super) fn presets(&self) -> impl Iterator<Item = &Preset> {

@@ -43,6 +43,16 @@ impl<W: Writer + ?Sized> Writer for Box<W> {
     }
 }
 
+impl<W: Writer + ?Sized> Writer for std::sync::Arc<W> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn write(&self, requests: &[Request]) -> Vec<Result<String>> {
+        (**self).write(requests)
+    }
+}
+
 impl<W: Writer + ?Sized> Writer for &W {
     fn name(&self) -> &str {
         (**self).name()

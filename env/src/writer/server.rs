@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::{Request, Writer};
 use crate::endpoint::{Chat, Endpoint, patiently};
@@ -16,7 +16,7 @@ const MOST_WORKERS: usize = 512;
 pub struct ServerWriterOptions {
     /// The model's name there.
     pub model: String,
-    /// Requests at a time.
+    /// Requests at a time, of all that ask the writer.
     pub parallel: NonZero<usize>,
     /// Requests that are sent at most while the writer lives, those that are tried again included; without a limit as many as are
     /// wanted.
@@ -28,12 +28,39 @@ pub struct ServerWriter {
     endpoint: Endpoint,
     options: ServerWriterOptions,
     sent: AtomicU64,
+    slots: Slots,
+}
+
+/// Places of requests under way.
+struct Slots {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// A place that is given back.
+struct Slot<'a>(&'a Slots);
+
+impl Slots {
+    fn take(&self) -> Slot<'_> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Slot(self)
+    }
+}
+
+impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
 }
 
 impl ServerWriter {
     /// A model at this address.
     pub fn new(endpoint: Endpoint, options: ServerWriterOptions) -> Self {
-        Self { endpoint, options, sent: AtomicU64::new(0) }
+        let slots = Slots { free: Mutex::new(options.parallel.get()), freed: Condvar::new() };
+        Self { endpoint, options, sent: AtomicU64::new(0), slots }
     }
 
     /// Requests that were sent.
@@ -45,6 +72,7 @@ impl ServerWriter {
         let Request { system, user, tokens } = request;
         let chat = Chat { model: &self.options.model, system, user, tokens: *tokens };
         patiently(|| {
+            let _slot = self.slots.take();
             self.spend()?;
             self.endpoint.chat(&chat)
         })

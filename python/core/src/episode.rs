@@ -112,6 +112,11 @@ impl Episode {
         self.lock(py).reward = Some(reward.reward.clone());
     }
 
+    /// Writes down what to do instead, in hindsight.
+    fn set_critique(&self, py: Python<'_>, text: String) {
+        self.lock(py).critique = Some(text);
+    }
+
     /// The episode as a chat.
     fn messages<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let message = |(role, content): (env::Role, String)| {

@@ -1,10 +1,11 @@
 //! `hindsearch._core`: what decides, shows and scores in Python is the code that does so everywhere else.
 //!
-//! The accepted answers of a task come in by [`reward::score`] alone and are kept nowhere.
+//! The accepted answers of a task come in by [`reward::score`] and by what [`hindsight`] tells a teacher, and are kept nowhere.
 
 mod count;
 mod episode;
 mod errors;
+mod hindsight;
 mod passages;
 mod preset;
 mod reward;
@@ -17,6 +18,8 @@ use pyo3::prelude::*;
 mod _core {
     #[pymodule_export]
     use super::episode::{Episode, Span, Transition};
+    #[pymodule_export]
+    use super::hindsight::{Aligned, Critique, align, critique_by_rules, critiques_by_model, sibling_block};
     #[pymodule_export]
     use super::preset::{Preset, presets};
     #[pymodule_export]

@@ -12,6 +12,8 @@ pub(crate) struct Hit {
     title: Option<String>,
     text: Option<String>,
     contents: Option<String>,
+    /// `hindsearch.Passage` has none.
+    #[pyo3(default)]
     score: Option<f32>,
     row: Option<u64>,
 }

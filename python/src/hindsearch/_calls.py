@@ -22,6 +22,8 @@ MAX_ITEMS = 4096
 MAX_PASSAGES = 100_000
 MAX_BODY = 16 * 1024 * 1024
 
+HINDSIGHT = ("critique", "block", "align")
+
 
 @dataclass(frozen=True)
 class Request:
@@ -81,6 +83,16 @@ def embed(texts: str | Iterable[str], input_type: str) -> Call[list[list[float]]
 
 def info() -> Call[dict[str, Any]]:
     return Call([Request("GET", "/info")], lambda answers: dict(answers[0]))
+
+
+def hindsight(what: str, items: Iterable[dict[str, Any]]) -> Call[list[dict[str, Any]]]:
+    if what not in HINDSIGHT:
+        raise InvalidInput(f"expected one of {', '.join(HINDSIGHT)}, found `{what!r}`")
+    given = list(items)
+    return Call(
+        [Request("POST", f"/hindsight/v1/{what}", body) for body in _bodies("items", given, {})],
+        lambda answers: _counted([dict(item) for item in _merged(answers, "items")], len(given)),
+    )
 
 
 def _options(

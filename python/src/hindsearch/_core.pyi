@@ -1,7 +1,7 @@
 """The Rust core: the rules of episodes and their rewards. See `python/core`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 class _Hit(Protocol):
     """`hindsearch.Hit`, or anything with its attributes."""
@@ -16,6 +16,20 @@ class _Hit(Protocol):
     def contents(self) -> str | None: ...
     @property
     def score(self) -> float | None: ...
+    @property
+    def row(self) -> int | None: ...
+
+class _Passage(Protocol):
+    """`hindsearch.Passage` or `hindsearch.Hit`, or anything with their attributes."""
+
+    @property
+    def id(self) -> str | None: ...
+    @property
+    def title(self) -> str | None: ...
+    @property
+    def text(self) -> str | None: ...
+    @property
+    def contents(self) -> str | None: ...
     @property
     def row(self) -> int | None: ...
 
@@ -148,6 +162,8 @@ class Episode:
         """Puts a trainer's tokens on the newest observation, with those that its chat template adds."""
     def set_reward(self, reward: Reward) -> None:
         """Writes down what it earned."""
+    def set_critique(self, text: str) -> None:
+        """Writes down what to do instead, in hindsight; `hindsearch view` shows it."""
     def messages(self) -> list[dict[str, str]]:
         """The episode as a chat."""
     def spans(self) -> list[Span]: ...
@@ -223,3 +239,121 @@ def escape(text: str) -> str:
 
 def unescape(text: str) -> str:
     """The text as it was before `escape`."""
+
+class Critique:
+    """What a failed episode should have searched for."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def turn(self) -> int | None:
+        """The first turn that went wrong, from 0, where `names_turn` asked for it."""
+    @property
+    def contains_gold(self) -> bool:
+        """Whether the text names an accepted answer."""
+    @property
+    def hint(self) -> str:
+        """The text as a teacher reads it: between `<HINT>` and `</HINT>`."""
+
+class Aligned:
+    """An episode as its teacher reads it. Student and teacher share the response token by token."""
+
+    @property
+    def before(self) -> str:
+        """What stands before the chat and its template; empty but for the placement `raw-prefix`."""
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The teacher's prompt, hint and all. One of the assistant at its end is the beginning of its own message."""
+    @property
+    def response(self) -> list[int]:
+        """All tokens behind the prompt, as they were sampled and shown."""
+    @property
+    def policy_mask(self) -> list[bool]:
+        """For each token of the response whether the policy wrote it."""
+    @property
+    def query_mask(self) -> list[bool]:
+        """For each token of the response whether it is part of a query that was searched for."""
+    @property
+    def straddling(self) -> int:
+        """Tokens that hold letters of a query and letters around it."""
+    @property
+    def inserts(self) -> list[tuple[int, str]]:
+        """Hints within the response, each with the token before which it stands: for the placement `step-prefix`."""
+
+def critique_by_rules(
+    episode: Episode,
+    golds: Sequence[str],
+    passages: Sequence[_Passage],
+    *,
+    sees_gold: bool = ...,
+    leak: Literal["allow", "redact", "reject"] = ...,
+    names_turn: bool = ...,
+    words: int = ...,
+) -> Critique | None:
+    """A critique of a failed episode by the passages that hold its answer, in the order in which they are needed. `None` for one
+    that did not fail, and where nothing can be said.
+
+    Args:
+        sees_gold: whether it may name an accepted answer.
+        leak: what happens to a critique that does.
+        names_turn: whether it names the first turn that went wrong.
+        words: the most that it may have.
+    """
+
+def critiques_by_model(
+    write: Callable[[list[dict[str, Any]]], Sequence[str]],
+    failures: Sequence[tuple[Episode, Sequence[str]]],
+    *,
+    sees_gold: bool = ...,
+    leak: Literal["allow", "redact", "reject"] = ...,
+    names_turn: bool = ...,
+    words: int = ...,
+    tokens: int = ...,
+) -> list[Critique | None]:
+    """A critique of each failed episode, given with its accepted answers, by a model.
+
+    Args:
+        write: is given requests with `system`, `user` and `tokens`, and gives a text for each. Replies that cannot be used are
+            asked for once more; then there is no critique.
+        tokens: that a reply may have.
+    """
+
+def sibling_block(
+    episodes: Sequence[Episode],
+    own: int,
+    golds: Sequence[str],
+    *,
+    seed: int = 0,
+    budget: int | None = None,
+    future_masking: bool = ...,
+    content: Literal["siblings", "step-documents"] = ...,
+    labels: Literal["true", "none", "shuffled"] = ...,
+    which: Literal["all", "correct-only", "own-only", "leave-one-out"] = ...,
+    rho: float = ...,
+    merge: bool = ...,
+    shuffle: bool = ...,
+) -> str | None:
+    """What the attempts at a task tell the teacher of `episodes[own]`: their queries and verdicts (SD-Search).
+
+    Args:
+        budget: tokens at most, as the episode's rules count them; whole attempts are left out.
+        future_masking: off, thoughts, documents and answers are told, too.
+        rho: an attempt is correct where its answer's F1 is above this.
+        merge: whether a query that an attempt asked more than once is told once.
+        shuffle: whether the attempts stand in an order by chance.
+    """
+
+def align(
+    episode: Episode,
+    hint: str = "",
+    *,
+    placement: Literal["user-prefix", "raw-prefix", "user-suffix", "system-suffix", "step-prefix"] = ...,
+    span: Literal["content", "inclusive", "close-only"] = ...,
+    turn: int | None = ...,
+) -> Aligned:
+    """The episode with a hint, as its teacher reads it. Its tokens must be known.
+
+    Args:
+        span: which tokens of a search are its query: those between the tags, those of both tags too, or of the closing one.
+        turn: the only turn whose query counts, from 0.
+    """

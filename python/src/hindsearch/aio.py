@@ -65,6 +65,10 @@ class AsyncClient(Base):
         """See `Client.embed`."""
         return await self._run(_calls.embed(texts, input_type))
 
+    async def hindsight(self, what: str, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """See `Client.hindsight`."""
+        return await self._run(_calls.hindsight(what, items))
+
     async def info(self) -> dict[str, Any]:
         """See `Client.info`."""
         return await self._run(_calls.info())

@@ -73,6 +73,15 @@ class Client(Base):
         """One unit vector a text, by the index's own model; `input_type` is `query` or `passage`."""
         return self._run(_calls.embed(texts, input_type))
 
+    def hindsight(self, what: str, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What a teacher may be told of episodes: an answer of the server for each item, in order; `error` where it refused.
+
+        Args:
+            what: `critique`, `block` or `align`.
+            items: as the server's `/docs` describes them; `trajectory` is `json.loads(episode.to_json())`.
+        """
+        return self._run(_calls.hindsight(what, items))
+
     def info(self) -> dict[str, Any]:
         """The server's description of its model and index."""
         return self._run(_calls.info())

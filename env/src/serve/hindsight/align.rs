@@ -1,5 +1,7 @@
 //! `POST /hindsight/v1/align`: the teacher's prompt, the shared response, and its masks.
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use hindsearch_retriever::serve::{Fault, Incoming};
 use schemars::JsonSchema;
@@ -32,14 +34,14 @@ pub(in crate::serve) struct AlignItem {
 
 /// Answers each item.
 pub(in crate::serve) async fn align(incoming: Incoming) -> Result<Response, Fault> {
-    let (items, _incoming) = batch::items(incoming).await?;
-    let one = |item: Value| {
-        let AlignItem { trajectory, hint, options } = batch::typed(&item)?;
-        if hint.len() > LONGEST_HINT {
-            return Err(Fault::invalid(format!("hint: expected at most {LONGEST_HINT} bytes, found {}", hint.len())));
-        }
-        let aligned = crate::hindsight::align(&checked(trajectory)?, &hint, &options).map_err(|error| fault(&error))?;
-        write(&aligned)
-    };
-    Ok(batch::each(items, |item| std::future::ready(one(item))).await)
+    batch::aside(incoming, |items| items.iter().map(one).collect()).await
+}
+
+fn one(item: &Value) -> Result<Arc<str>, Fault> {
+    let AlignItem { trajectory, hint, options } = batch::typed(item)?;
+    if hint.len() > LONGEST_HINT {
+        return Err(Fault::invalid(format!("hint: expected at most {LONGEST_HINT} bytes, found {}", hint.len())));
+    }
+    let aligned = crate::hindsight::align(&checked(trajectory)?, &hint, &options).map_err(|error| fault(&error))?;
+    write(&aligned)
 }

@@ -81,8 +81,7 @@ pub(in crate::serve) async fn block(
     service: Arc<Service>,
     incoming: Incoming,
 ) -> Result<Response, Fault> {
-    let (items, _incoming) = batch::items(incoming).await?;
-    Ok(batch::each(items, |item| std::future::ready(tell(&env, &service, &item))).await)
+    batch::aside(incoming, move |items| items.iter().map(|item| tell(&env, &service, item)).collect()).await
 }
 
 fn tell(env: &EnvServer, service: &Service, item: &Value) -> Result<Arc<str>, Fault> {
