@@ -311,6 +311,19 @@ fn a_system_message_of_the_recipe_stays_before_experience() {
 }
 
 #[test]
+fn experience_stands_apart_from_the_question_in_recipes_of_bare_text() {
+    let mut bare = 0;
+    for name in PRESETS {
+        let preset = Preset::named(name).unwrap();
+        let episode = guided(&preset, &[advice("plan well")], &[]);
+        let text: String = episode.spans.iter().map(|span| span.text.as_str()).collect();
+        assert!(!preset.prompt.bare || text.contains("1. plan well\n\n"), "{name}: {text:?}");
+        bare += usize::from(preset.prompt.bare);
+    }
+    assert!(bare > 0);
+}
+
+#[test]
 fn settings_that_cannot_be_meant_are_refused() {
     for (settings, words) in [
         (ExperienceSettings { threshold: f32::NAN, ..settings() }, "experience.threshold"),
