@@ -8,7 +8,7 @@ use std::process::Stdio;
 use common::{Bench, Outcome};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 20] = [
+const COMMANDS: [&[&str]; 23] = [
     &["build"],
     &["search"],
     &["mcp"],
@@ -17,6 +17,9 @@ const COMMANDS: [&[&str]; 20] = [
     &["verify"],
     &["export"],
     &["eval", "retrieval"],
+    &["eval", "qa"],
+    &["experience", "build"],
+    &["experience", "show"],
     &["env", "play"],
     &["env", "rollout"],
     &["env", "replay"],

@@ -107,9 +107,14 @@ impl Renderer<'_> {
         let mut sheet = Sheet::new(rules, queries, found, widest.saturating_mul(WIDEST_TOKEN));
         // Experience is never cut: passages make room for it, and what would leave them less than half is left out whole.
         let half = |text: &str| measure.length(text) <= most / 2 && self.measure.length(text) <= room / 2;
-        let fitting = (1..=advice.len()).rev().find(|&count| half(&block::behind(&advice[..count])));
-        let experience = fitting.unwrap_or(0);
-        sheet.experience = block::behind(&advice[..experience]);
+        let mut experience = advice.len();
+        loop {
+            sheet.experience = block::behind(&advice[..experience]);
+            if experience == 0 || half(&sheet.encode(&sheet.experience)) && fits(&sheet.bare()) {
+                break;
+            }
+            experience -= 1;
+        }
         let all: Vec<usize> = found.iter().map(Vec::len).collect();
         let text = sheet.text(&all);
         if fits(&text) {

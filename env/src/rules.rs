@@ -113,7 +113,7 @@ impl Rules {
         }
         let user = prompt.user.replace("{question}", &question);
         let parts = [
-            (Role::System, experience::system(prompt.system.as_deref(), experience)),
+            (Role::System, experience::system(prompt, experience)),
             (Role::User, Some(user)),
             (Role::Assistant, prompt.assistant.clone()),
         ];

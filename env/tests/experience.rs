@@ -277,7 +277,7 @@ fn an_observation_keeps_its_room_and_experience_is_shown_whole_or_not_at_all() {
             rules.observe_with(&mut episode, &[found], &given).unwrap();
             let turn = &episode.turns[0];
             let observation = &episode.spans[turn.observation.unwrap()].text;
-            if overflow == Overflow::Passages && room > 60 || overflow == Overflow::End {
+            if overflow == Overflow::Passages && room >= 60 || overflow == Overflow::End {
                 assert!(observation.chars().count() <= room, "{overflow:?} {room}: {observation:?}");
             }
             let whole = turn.experience.iter().all(|shown| observation.contains(&*escape(&shown.text)));
@@ -286,6 +286,16 @@ fn an_observation_keeps_its_room_and_experience_is_shown_whole_or_not_at_all() {
             assert!(turn.experience.len() <= 1 || room == 400, "{overflow:?} {room}");
         }
     }
+}
+
+#[test]
+fn room_is_counted_as_the_recipe_writes_the_text() {
+    let mut preset = Preset::named("skyrl").unwrap();
+    preset.observation.budget = Some(Budget::Characters(800));
+    // As JSON of plain ASCII each of these letters takes six characters.
+    let (wide, narrow) = (advice(&"é".repeat(120)), advice(&"e".repeat(120)));
+    let shown = |advice: &Advice| guided(&preset, &[], std::slice::from_ref(advice)).turns[0].experience.len();
+    assert_eq!((shown(&wide), shown(&narrow)), (0, 1));
 }
 
 #[test]
@@ -308,6 +318,19 @@ fn a_system_message_of_the_recipe_stays_before_experience() {
     let episode = guided(&preset, &[advice("plan")], &[]);
     assert!(episode.spans[0].text.starts_with("You search.\n\nRules from"), "{:?}", episode.spans[0]);
     assert_eq!(episode.messages().iter().filter(|(role, _)| *role == Role::System).count(), 1);
+}
+
+#[test]
+fn experience_stands_apart_from_the_question_in_recipes_of_bare_text() {
+    let mut bare = 0;
+    for name in PRESETS {
+        let preset = Preset::named(name).unwrap();
+        let episode = guided(&preset, &[advice("plan well")], &[]);
+        let text: String = episode.spans.iter().map(|span| span.text.as_str()).collect();
+        assert!(!preset.prompt.bare || text.contains("1. plan well\n\n"), "{name}: {text:?}");
+        bare += usize::from(preset.prompt.bare);
+    }
+    assert!(bare > 0);
 }
 
 #[test]

@@ -131,6 +131,40 @@ fn levels_grow_out_of_clusters_and_know_where_they_come_from() {
     }
 }
 
+#[test]
+fn a_build_tells_how_near_queries_come_to_cases_of_other_tasks() {
+    let world = world(12);
+    let built = build(&RuleReflector, &groups(&world), BuildOptions::default()).unwrap();
+    let near = built.nearness.unwrap();
+    // Who fails asks the whole question, which has all words of the other tasks' titles and two names; who succeeds names things.
+    assert_eq!(near.queries, 72);
+    assert!(near.half <= near.quarter && near.quarter <= near.tenth, "{near:?}");
+    assert!(near.tenth > 0.8 && near.tenth < 1.0 && near.half < 0.5, "{near:?}");
+}
+
+#[test]
+fn a_pattern_has_the_words_that_its_cases_share() {
+    let cases = |titles: &[&str]| -> Vec<Entry> {
+        let case = |(at, title): (usize, &&str)| {
+            let case = experience_support::case(&format!("c{at}"), &format!("t{at}"), title);
+            Entry { tags: vec!["follow-up".into()], ..case }
+        };
+        titles.iter().enumerate().map(case).collect()
+    };
+    let title = |titles: &[&str]| {
+        let entries = cases(titles);
+        RuleReflector.generalise(&[entries.iter().collect()]).remove(0).unwrap().unwrap().title
+    };
+    assert_eq!(title(&["who directed the long film", "who directed the film", "which river"]), "who directed the film");
+    assert_eq!(title(&["which river", "the longest bridge", "who won"]), "which river; the longest bridge; who won");
+    // A cluster whose cases advise different things has no pattern.
+    let mut entries = cases(&["a b", "a b", "a b", "a b", "a b"]);
+    for (entry, tag) in entries.iter_mut().zip(["follow-up", "new-words", "short-query", "full-query", "stop-early"]) {
+        entry.tags = vec![tag.into()];
+    }
+    assert_eq!(RuleReflector.generalise(&[entries.iter().collect()]).remove(0).unwrap(), None);
+}
+
 /// Says of each group what the group's number is; clusters get a lesson of their own.
 struct Numbers(AtomicUsize);
 

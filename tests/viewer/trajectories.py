@@ -83,6 +83,13 @@ class Episode:
         self.say(f"<think>{thought}</think>\n<answer> {answer} </answer>", {"kind": "answer", "text": answer}, "answer")
         self.record["stop"] = "answer"
 
+    def guide(self, planning, step, entry="0123456789abcdef"):
+        """What experience says in the prompt, and behind the passages of each search."""
+        self.record["experience"] = [{"entry": entry, "score": 0.5, "text": planning}]
+        for turn in self.record["turns"]:
+            if turn["action"]["kind"] == "search":
+                turn["experience"] = [{"entry": entry, "score": 0.875, "text": step}]
+
     def earn(self, *terms):
         """Terms are (name, weight, value)."""
         self.record["reward"] = {
@@ -130,6 +137,8 @@ def ordinary(count):
             episode.record["critique"] = (
                 "The second search repeated the first in other words and brought nothing new. A query that names the entity of the first passage would have found the gold passage."
                 if searches > 1 else "The answer rests on memory; no passage supports it. Search once before you answer.")
+        if number % 13 == 5:
+            episode.guide("Rule of the prompt.", "Advice behind passages.")
         yield episode.earn(("em", 1, float(right)), ("format", 0.2, 1), ("searches", -0.05, searches))
 
 
@@ -142,12 +151,13 @@ def hostile():
         episode.search("They may say anything.", "marie curie", passages)
         episode.answer("I do as I was told.", "radium")
         yield episode.earn(("em", 1, 1))
-    texts = {name: attack.format(name) for name in ("task", "question", "source", "preset", "query", "answer", "thought", "term", "critique", "reason", "id")}
+    texts = {name: attack.format(name) for name in ("task", "question", "source", "preset", "query", "answer", "thought", "term", "critique", "advice", "reason", "id")}
     episode = Episode(texts["task"], 0, texts["question"], source=texts["source"], preset=texts["preset"])
     episode.search(texts["thought"], texts["query"], [(2**53, texts["id"], "\"T\"\n" + attack.format("passage"), -1.5)])
     episode.say("</div></section><script>window.attacked='invalid'</script>", {"kind": "invalid", "reason": texts["reason"]})
     episode.answer(texts["thought"], texts["answer"])
     episode.record["critique"] = texts["critique"]
+    episode.guide(texts["advice"], texts["advice"], entry=texts["id"])
     yield episode.earn((texts["term"], 1, -3.25))
     failed = Episode("hostile-error", 0, "Who fails?")
     failed.record["error"] = attack.format("error")

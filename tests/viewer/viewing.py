@@ -294,6 +294,15 @@ class Single(Viewing):
         self.assertIn("cut off by its limit", self.browser.text(".transcript"))
         self.assertIn("No action: no action", self.browser.text(".outcome.invalid"))
 
+    def test_experience_is_told_where_it_was_shown(self):
+        line = line_of(lambda record: record.get("experience") and record["turns"][0].get("experience") and record["task"].startswith("sample"))
+        self.one(line)
+        self.assertEqual(self.shown(".panel.experience .advice q"), ["Rule of the prompt."])
+        searches = sum(turn["action"]["kind"] == "search" for turn in RECORDS[line - 1]["turns"])
+        self.assertEqual(self.shown(".outcome .advice q"), ["Advice behind passages."] * searches)
+        self.assertIn("0123456789abcdef, 0.8750", self.browser.text(".outcome .advice"))
+        self.picture("experience")
+
     def test_a_play_that_was_played_again_says_so(self):
         again = RECORDS[-1]
         self.one(line_of(lambda record: (record["task"], record["sample"]) == (again["task"], again["sample"])))

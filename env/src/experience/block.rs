@@ -1,6 +1,7 @@
 //! How does the policy read experience? One paragraph an entry, made inert like any text that others wrote.
 
 use crate::escape::escape;
+use crate::preset::Prompt;
 use crate::text::words;
 use crate::trajectory::Advice;
 
@@ -8,12 +9,15 @@ const PLANNING: &str = "Rules from earlier questions. They are hints, and may no
 const STEP: &str = "Experience from earlier searches, a hint that may not apply here:";
 
 /// The system message with experience at its end; nothing where there is neither.
-pub(crate) fn system(own: Option<&str>, experience: &[Advice]) -> Option<String> {
+pub(crate) fn system(prompt: &Prompt, experience: &[Advice]) -> Option<String> {
+    let own = prompt.system.as_deref();
     if experience.is_empty() {
         return own.map(str::to_owned);
     }
     let rules = experience.iter().enumerate().map(|(at, advice)| format!("\n{}. {}", at + 1, paragraph(&advice.text)));
-    let rules = format!("{PLANNING}{}", rules.collect::<String>());
+    // Where no chat template stands between them, the question follows at once.
+    let end = if prompt.bare { "\n\n" } else { "" };
+    let rules = format!("{PLANNING}{}{end}", rules.collect::<String>());
     Some(match own {
         Some(own) => format!("{}\n\n{rules}", own.trim_end()),
         None => rules,

@@ -3,8 +3,13 @@
 use hindsearch_indexes::{Interrupt, Progress};
 
 use super::cluster::Tree;
-use super::{Entry, Experience, Group, HIGHEST_LEVEL, KeyEmbedder, Lesson, Level, Reflector};
+use super::habits::queries_of;
+use super::keys::cosine;
+use super::{Entry, Experience, Group, HIGHEST_LEVEL, KeyEmbedder, Lesson, Level, Nearness, Reflector};
 use crate::{Error, Result};
+
+/// Queries that are compared with cases, about.
+const COMPARED: usize = 1000;
 
 /// How experience is built.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,6 +84,7 @@ impl Builder<'_> {
         entries.append(&mut newest);
         let mut experience = Experience::new(self.keys.identity(), self.reflector.name(), entries)?;
         (experience.groups, experience.dropped, experience.levels) = (chosen.len(), dropped, levels);
+        experience.nearness = self.nearness(&chosen, experience.entries())?;
         Ok(experience)
     }
 
@@ -123,6 +129,27 @@ impl Builder<'_> {
             dropped,
         };
         Ok((above, level))
+    }
+
+    /// How near some of the queries, taken evenly from all plays, are to the cases of other tasks.
+    fn nearness(&self, groups: &[Group<'_>], entries: &[Entry]) -> Result<Option<Nearness>> {
+        let plays = groups.iter().flat_map(|group| group.won.iter().chain(&group.lost));
+        let all = plays.flat_map(|play| queries_of(play).map(|query| (play.task.as_str(), query.as_str())));
+        let all: Vec<(&str, &str)> = all.collect();
+        let some: Vec<(&str, &str)> = all.iter().step_by(all.len() / COMPARED + 1).copied().collect();
+        let cases: Vec<&Entry> = entries.iter().filter(|entry| entry.level == 1).collect();
+        let titles: Vec<&str> = cases.iter().map(|case| case.title.as_str()).collect();
+        let queries: Vec<&str> = some.iter().map(|(_, query)| *query).collect();
+        let (keys, asked) = (self.keys.embed(&titles)?, self.keys.embed(&queries)?);
+        let best = |((task, _), query): (&(&str, &str), &[f32])| {
+            let others = cases.iter().zip(keys.rows()).filter(|(case, _)| !case.is_of(task));
+            others.map(|(_, key)| cosine(query, key)).reduce(f32::max)
+        };
+        let mut best: Vec<f32> = some.iter().zip(asked.rows()).filter_map(best).collect();
+        best.sort_by(|one, other| other.total_cmp(one));
+        let reached = |share: usize| best.get(best.len() / share).copied();
+        let of = |((half, quarter), tenth)| Nearness { queries: best.len(), half, quarter, tenth };
+        Ok(reached(2).zip(reached(4)).zip(reached(10)).map(of))
     }
 
     /// Lessons of all, some at a time.

@@ -1,9 +1,10 @@
 //! Lessons without a model: what the plays that succeeded did otherwise than those that failed, by rules.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::habits::{Asked, Habits, words_of};
+use super::entry::LONGEST_TITLE;
+use super::habits::{Asked, Habits, is_common, words_of};
 use super::{Entry, Group, Lesson, Reflector};
 use crate::Result;
 
@@ -26,6 +27,8 @@ const ADVICE: [(&str, &str); 9] = [
 ];
 /// Pieces of advice of an entry.
 const MOST_ADVICE: usize = 3;
+/// Titles of members that make the title of a pattern where they have next to no words in common.
+const MOST_TITLES: usize = 3;
 
 struct Finding {
     tag: &'static str,
@@ -74,7 +77,7 @@ fn lesson(group: &Group<'_>) -> Option<Lesson> {
     };
     Some(Lesson {
         kind: "search".into(),
-        title: title.chars().take(300).collect(),
+        title: short(&title),
         tags: findings.iter().map(|finding| finding.tag.to_owned()).collect(),
         description: findings.into_iter().map(|finding| finding.text).collect::<Vec<_>>().join(" "),
         thinking,
@@ -177,27 +180,32 @@ fn pattern(members: &[&Entry]) -> Option<Lesson> {
     })
 }
 
-/// The words that half of the titles have, in the order of the first one that has most of them; where that is hardly a word, some of
-/// the titles themselves.
+/// The words that half of the titles have, in the order of the first one that has most of them; where they tell next to nothing, the
+/// titles that occur most.
 fn common_title(members: &[&Entry]) -> String {
-    let titles: Vec<Vec<String>> = members.iter().map(|member| words_of(&member.title).collect()).collect();
+    let titles: Vec<Vec<String>> = members.iter().map(|member| distinct(words_of(&member.title))).collect();
     let mut counts: HashMap<&String, usize> = HashMap::new();
-    for title in &titles {
-        let mut own: Vec<&String> = title.iter().collect();
-        own.sort_unstable();
-        own.dedup();
-        own.into_iter().for_each(|word| *counts.entry(word).or_default() += 1);
-    }
+    titles.iter().flatten().for_each(|word| *counts.entry(word).or_default() += 1);
     let is_shared = |word: &&String| 2 * counts.get(*word).copied().unwrap_or(0) >= members.len();
     let shared = titles.iter().map(|title| title.iter().filter(is_shared).cloned().collect::<Vec<_>>());
     let best = shared.reduce(|best, one| if one.len() > best.len() { one } else { best }).unwrap_or_default();
-    let mut distinct: Vec<&str> = Vec::new();
-    for member in members {
-        if !distinct.contains(&member.title.as_str()) {
-            distinct.push(&member.title);
-        }
+    if best.iter().filter(|word| !is_common(word)).count() >= 2 {
+        return short(&best.join(" "));
     }
-    let title =
-        if best.len() >= 2 { best.join(" ") } else { distinct.into_iter().take(3).collect::<Vec<_>>().join("; ") };
-    title.chars().take(300).collect()
+    // A title may be made of several itself.
+    let parts = || members.iter().flat_map(|member| member.title.split("; ").map(str::to_owned));
+    let mut told = distinct(parts());
+    told.sort_by_key(|title| Reverse(parts().filter(|other| other == title).count()));
+    told.truncate(MOST_TITLES);
+    short(&told.join("; "))
+}
+
+/// Each word or title once, in the order of the first of each.
+fn distinct(all: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    all.filter(|one| seen.insert(one.clone())).collect()
+}
+
+fn short(title: &str) -> String {
+    title.chars().take(LONGEST_TITLE).collect()
 }

@@ -39,6 +39,21 @@ pub struct Level {
     pub dropped: usize,
 }
 
+/// How near the queries of the plays are to the cases of other tasks: what a threshold for steps can be chosen by. Embedders differ
+/// in how high their cosines are.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nearness {
+    /// Queries that were compared.
+    pub queries: usize,
+    /// The best cosine that half of them reach.
+    pub half: f32,
+    /// That a quarter of them reaches.
+    pub quarter: f32,
+    /// That a tenth of them reaches.
+    pub tenth: f32,
+}
+
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,6 +67,8 @@ struct Header {
     /// Tasks that the reflector made nothing usable of.
     dropped: usize,
     levels: Vec<Level>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nearness: Option<Nearness>,
     entries: usize,
 }
 
@@ -68,6 +85,8 @@ pub struct Experience {
     pub dropped: usize,
     /// How the levels above the first were made.
     pub levels: Vec<Level>,
+    /// How near queries are to cases; nothing where it was not measured.
+    pub nearness: Option<Nearness>,
     entries: Vec<Entry>,
 }
 
@@ -82,7 +101,7 @@ impl Experience {
             return Err(Error::invalid(format!("entry {}", at + 1), expected, found));
         }
         let (embedder, reflector) = (embedder.into(), reflector.into());
-        Ok(Self { embedder, reflector, groups: 0, dropped: 0, levels: Vec::new(), entries })
+        Ok(Self { embedder, reflector, groups: 0, dropped: 0, levels: Vec::new(), nearness: None, entries })
     }
 
     /// The entries, level by level.
@@ -160,8 +179,8 @@ impl Experience {
             let expected = format!("{} entries, as the first line says", header.entries);
             return Err(wrong(lines.len() as u64, &expected, format!("{}; restore the file", entries.len())));
         }
-        let Header { embedder, reflector, groups, dropped, levels, .. } = header;
-        Ok(Self { embedder, reflector, groups, dropped, levels, entries })
+        let Header { embedder, reflector, groups, dropped, levels, nearness, .. } = header;
+        Ok(Self { embedder, reflector, groups, dropped, levels, nearness, entries })
     }
 
     /// Writes a file; what is at the path is replaced once all is written.
@@ -179,6 +198,7 @@ impl Experience {
             groups: self.groups,
             dropped: self.dropped,
             levels: self.levels.clone(),
+            nearness: self.nearness,
             entries: self.entries.len(),
         };
         let mut line = |value: serde_json::Result<String>| {

@@ -118,13 +118,11 @@ fn follows(asked: &Asked, play: &Trajectory) -> bool {
     false
 }
 
-fn queries_of(play: &Trajectory) -> impl Iterator<Item = &String> {
-    let asked = |action: &'_ Action| matches!(action, Action::Search { .. });
-    play.turns.iter().filter(move |turn| asked(&turn.action) && turn.found.is_some()).flat_map(|turn| {
-        match &turn.action {
-            Action::Search { queries } => queries.as_slice(),
-            _ => &[],
-        }
+/// The queries of a play that were searched for.
+pub(super) fn queries_of(play: &Trajectory) -> impl Iterator<Item = &String> {
+    play.turns.iter().filter(|turn| turn.is_search()).flat_map(|turn| match &turn.action {
+        Action::Search { queries } => queries.as_slice(),
+        _ => &[],
     })
 }
 
@@ -143,7 +141,7 @@ pub(super) fn names(question: &str) -> Vec<String> {
     names
 }
 
-fn is_common(word: &str) -> bool {
+pub(super) fn is_common(word: &str) -> bool {
     COMMON.contains(&word)
 }
 

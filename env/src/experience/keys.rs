@@ -10,10 +10,11 @@ use crate::{Error, Result};
 /// Texts embedded at a time.
 const WINDOW: usize = 1024;
 
-/// Texts to unit vectors, by a function or a model.
+/// Texts to unit vectors, by a function or a model. A clone is the same.
+#[derive(Clone)]
 pub struct KeyEmbedder {
     identity: String,
-    embed: Box<dyn Fn(&[&str]) -> Result<Vectors> + Send + Sync>,
+    embed: Arc<dyn Fn(&[&str]) -> Result<Vectors> + Send + Sync>,
 }
 
 impl KeyEmbedder {
@@ -22,7 +23,7 @@ impl KeyEmbedder {
         identity: impl Into<String>,
         embed: impl Fn(&[&str]) -> Result<Vectors> + Send + Sync + 'static,
     ) -> Self {
-        Self { identity: identity.into(), embed: Box::new(embed) }
+        Self { identity: identity.into(), embed: Arc::new(embed) }
     }
 
     /// A model. Both sides are embedded as it wants queries, so that equal texts have the cosine 1.

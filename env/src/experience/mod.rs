@@ -22,7 +22,7 @@ pub use build::{BuildOptions, Builder};
 pub use cluster::Tree;
 pub use contrast::RuleReflector;
 pub use entry::{Entry, HIGHEST_LEVEL};
-pub use file::{Experience, FORMAT_VERSION, Level};
+pub use file::{Experience, FORMAT_VERSION, Level, Nearness};
 pub use guide::Guide;
 pub use keys::KeyEmbedder;
 pub use reflect::{Group, Lesson, Reflector};

@@ -13,7 +13,8 @@ pub fn keys() -> KeyEmbedder {
         let mut values = vec![0.0; texts.len() * DIMENSIONS];
         for (row, text) in values.chunks_mut(DIMENSIONS).zip(texts) {
             for word in text.to_lowercase().split_whitespace() {
-                let hash = word.bytes().fold(7_usize, |hash, byte| hash * 131 + usize::from(byte));
+                let hash =
+                    word.bytes().fold(7_usize, |hash, byte| hash.wrapping_mul(131).wrapping_add(usize::from(byte)));
                 row[hash % (DIMENSIONS - 1) + 1] += 1.0;
             }
             if text.trim().is_empty() {

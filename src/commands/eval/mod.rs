@@ -18,7 +18,7 @@ pub enum Command {
 impl Command {
     /// Whether it is long and writes as it goes, so that it stops at a safe point.
     pub fn writes(&self) -> bool {
-        matches!(self, Self::Qa(_))
+        matches!(self, Self::Qa(args) if args.keeps())
     }
 }
 

@@ -47,6 +47,13 @@ pub struct Args {
     per_question: Option<PathBuf>,
 }
 
+impl Args {
+    /// Whether plays are kept, so that a run can be gone on with.
+    pub fn keeps(&self) -> bool {
+        self.out.is_some()
+    }
+}
+
 const GREEDY: Drawing = Drawing { temperature: 0.0, top_p: 1.0 };
 
 /// Plays, scores and prints.
@@ -117,6 +124,11 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     if failed > 0 {
         let failure = summary.failure.as_deref().unwrap_or("see the plays");
         writeln!(out, "{} questions failed outside and have no score: {}", count(failed as u64), harmless(failure))?;
+    }
+    if let Some(guide) = guide.filter(|_| report.all.advice.mean == 0.0) {
+        let threshold = guide.settings().threshold;
+        let advice = "see `hindsearch experience show` for a `--threshold` that queries reach";
+        writeln!(out, "no experience was shown, for no query came to a cosine of {threshold} with a case; {advice}")?;
     }
     Ok(out.flush()?)
 }

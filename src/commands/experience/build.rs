@@ -118,7 +118,7 @@ fn print(args: &Args, experience: &Experience, told: &Told, context: &Context) -
         return context.print_json(&json!({
             "experience": args.out.display().to_string(), "plays": plays, "pass_rate": pass_rate, "tasks": experience.groups,
             "mixed_tasks": mixed, "dropped": experience.dropped, "entries": entries,
-            "levels": experience.levels, "reflector": experience.reflector, "embedder": experience.embedder, "seconds": seconds,
+            "levels": experience.levels, "nearness": experience.nearness, "reflector": experience.reflector, "embedder": experience.embedder, "seconds": seconds,
         }));
     }
     let mut out = context.out();

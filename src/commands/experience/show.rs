@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use hindsearch::env::experience::{Entry, Experience};
+use hindsearch::env::experience::{Entry, Experience, Nearness};
 use serde_json::json;
 
 use crate::commands::Context;
@@ -38,7 +38,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     if context.json {
         return context.print_json(&json!({
             "embedder": experience.embedder, "reflector": experience.reflector, "groups": experience.groups,
-            "dropped": experience.dropped, "levels": experience.levels, "entries": entries,
+            "dropped": experience.dropped, "levels": experience.levels, "nearness": experience.nearness, "entries": entries,
         }));
     }
     let mut out = context.out();
@@ -72,7 +72,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-/// How the levels above the first were made.
+/// How the levels above the first were made, and how near queries are to cases.
 pub(super) fn levels(out: &mut dyn Write, experience: &Experience) -> io::Result<()> {
     for level in &experience.levels {
         let name = if level.level == 2 { "patterns" } else { "strategies" };
@@ -86,6 +86,14 @@ pub(super) fn levels(out: &mut dyn Write, experience: &Experience) -> io::Result
             level.singletons,
             level.threshold,
             if level.calibrated { ", calibrated" } else { "" }
+        )?;
+    }
+    if let Some(Nearness { queries, half, quarter, tenth }) = experience.nearness {
+        writeln!(
+            out,
+            "  {} queries of the plays: half of them come to a cosine of {half:.2} or more with a case of another task, a quarter to \
+             {quarter:.2}, a tenth to {tenth:.2}",
+            count(queries as u64)
         )?;
     }
     Ok(())

@@ -81,7 +81,8 @@ function outcome(turn) {
   switch (action.kind) {
     case "search":
       return element("div", { class: "outcome" }, ...action.queries.flatMap((query, place) => [said("Asked for", query, "asked"), passages(found?.[place])]),
-        turn.truncated ? element("p", { class: "small" }, "Passages were left out or shortened for lack of room.") : null);
+        turn.truncated ? element("p", { class: "small" }, "Passages were left out or shortened for lack of room.") : null,
+        turn.experience?.length ? element("p", {}, "Experience shown behind the passages") : null, ...advice(turn.experience));
     case "answer":
       return element("div", { class: "outcome" }, said("Answered", action.text, "answered"));
     case "invalid":
@@ -115,12 +116,20 @@ function passages(found, most = PASSAGES) {
   return table;
 }
 
+/** Pieces of experience, each with its entry and how near its key was. */
+function advice(pieces = []) {
+  return pieces.map((piece) => element("p", { class: "advice" },
+    element("q", { dir: "auto" }, shown(piece.text)), " ",
+    element("span", { class: "small" }, element("bdi", {}, shown(piece.entry)), Number.isFinite(piece.score) ? `, ${piece.score.toFixed(4)}` : null)));
+}
+
 function side(answer) {
   const { trajectory } = answer;
   const panel = (name, ...content) => element("section", { class: `panel ${name.toLowerCase()}` }, element("h3", {}, name), ...content);
   return [
     panel("Reward", ...reward(trajectory)),
     trajectory.critique === undefined ? null : panel("Critique", element("p", { class: "prose", dir: "auto" }, shown(trajectory.critique))),
+    trajectory.experience?.length ? panel("Experience", ...advice(trajectory.experience)) : null,
     panel("Tokens", ...tokens(answer)),
     panel("Episode", ...episode(trajectory)),
   ].filter(Boolean);

@@ -1,9 +1,13 @@
 //! Many episodes at once: messages and passages are asked for in batches, what fails outside is tried again and never scored,
 //! and the record does not depend on who waited for whom.
 
-use std::collections::{HashMap, VecDeque};
+mod again;
+mod plans;
+mod room;
+
+use std::collections::HashMap;
 use std::num::NonZero;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use hindsearch_indexes::{ErrorKind, Interrupt, Progress};
@@ -15,11 +19,13 @@ use crate::policy::{self, Policy};
 use crate::rules::{Decision, Message, Rules};
 use crate::trajectory::{Advice, Trajectory};
 use crate::{Error, Result, Task};
+use plans::{PLANNED, Plans};
+use room::{EndsWith, Play, Queue, Room, spawn};
+
+pub use again::{replay, score};
 
 /// Queries that are searched at a time.
 const SEARCHES: usize = 256;
-/// Tasks whose prompts experience is looked up for at a time.
-const PLANNED: usize = 256;
 /// Threads that ask the policy; each is one request under way.
 const MOST_CALLERS: usize = 512;
 
@@ -86,60 +92,6 @@ pub struct Rollout<'a> {
     pub options: RolloutOptions,
 }
 
-/// An episode under way.
-struct Play<'a> {
-    task: &'a Task,
-    episode: Trajectory,
-    tries: u32,
-    /// After a failure: when it may be tried again.
-    again: Option<Instant>,
-}
-
-#[derive(Default)]
-struct Table<'a> {
-    /// Those that have not begun, the next one last.
-    waiting: Vec<(&'a Task, u32)>,
-    speaking: VecDeque<Play<'a>>,
-    searching: VecDeque<Play<'a>>,
-    under_way: usize,
-    done: VecDeque<Trajectory>,
-    over: bool,
-    /// Since when nothing was found, because the retriever was not there.
-    away: Option<Instant>,
-    /// Why the run cannot go on.
-    end: Option<Error>,
-    searches: u64,
-    messages: u64,
-}
-
-/// Ends a rollout when one of its threads does, for the others would wait for it for ever.
-struct EndsWith<'r, 'a>(&'r Room<'a>);
-
-impl Drop for EndsWith<'_, '_> {
-    fn drop(&mut self) {
-        self.0.end();
-    }
-}
-
-fn spawn<'s>(scope: &'s std::thread::Scope<'s, '_>, work: impl FnOnce() + Send + 's) -> Result<()> {
-    // A panic has been told on standard error, and ends the rollout by `EndsWith`.
-    let work = || drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)));
-    let spawned = std::thread::Builder::new().spawn_scoped(scope, work);
-    spawned.map(drop).map_err(|error| Error::Unavailable {
-        what: "threads for a rollout".into(),
-        found: error.to_string(),
-        remedy: "play fewer episodes at a time, or raise the limit of threads".into(),
-    })
-}
-
-/// Those who want a message, or those who want passages.
-type Queue = for<'t, 'a> fn(&'t mut Table<'a>) -> &'t mut VecDeque<Play<'a>>;
-
-struct Room<'a> {
-    table: Mutex<Table<'a>>,
-    changed: Condvar,
-}
-
 impl Rollout<'_> {
     /// Plays each task so many times and writes each trajectory to the log once it is over. Plays that the log holds already
     /// are not played again. `on_progress` counts episodes.
@@ -161,7 +113,7 @@ impl Rollout<'_> {
         let open = waiting.len();
         let total = tasks.len() as u64 * u64::from(samples);
         summary.resumed = total - waiting.len() as u64;
-        let room = Room { table: Mutex::new(Table { waiting, ..Table::default() }), changed: Condvar::new() };
+        let room = Room::new(waiting);
         std::thread::scope(|scope| {
             let callers = self.policy.callers().min(self.options.parallel.get()).min(open).min(MOST_CALLERS);
             let mut outcome = spawn(scope, || self.search(&room));
@@ -199,7 +151,7 @@ impl Rollout<'_> {
         on_progress: &dyn Fn(u64),
     ) -> Result<()> {
         let samples = self.options.samples.get() as usize;
-        let mut plans = Plans { guide: self.guide, known: HashMap::new() };
+        let mut plans = Plans::new(self.guide);
         let mut table = room.lock();
         loop {
             if interrupt.check().is_err() {
@@ -409,71 +361,6 @@ impl Rollout<'_> {
     }
 }
 
-/// What the prompts of the tasks that come next show. All plays of a task begin alike.
-struct Plans<'a> {
-    guide: Option<&'a Guide>,
-    known: HashMap<&'a str, Vec<Advice>>,
-}
-
-impl<'a> Plans<'a> {
-    /// What is shown for this task; nothing where that was not looked up yet.
-    fn of(&self, task: &Task) -> Option<&[Advice]> {
-        match self.guide {
-            None => Some(&[]),
-            Some(_) => self.known.get(task.id()).map(Vec::as_slice),
-        }
-    }
-
-    /// Looks up what is shown for these tasks, and forgets earlier ones.
-    fn make(&mut self, tasks: Vec<&'a Task>) -> Result<()> {
-        let mut tasks = tasks;
-        tasks.dedup_by_key(|task| task.id());
-        tasks.truncate(PLANNED);
-        let planned = self.guide.map_or_else(|| Ok(Vec::new()), |guide| guide.planning(&tasks))?;
-        self.known = tasks.iter().map(|task| task.id()).zip(planned).collect();
-        Ok(())
-    }
-}
-
-/// What the trajectory of this task earns, put on it. One that was kept from its end earns nothing.
-pub fn score(rules: &Rules, task: &Task, trajectory: &mut Trajectory) {
-    let preset = rules.preset();
-    trajectory.reward = (trajectory.error.is_none() && trajectory.stop.is_some())
-        .then(|| preset.reward.score(preset, task.gold(), trajectory));
-}
-
-/// Plays a trajectory again: the same messages and the same experience, and passages looked for anew.
-///
-/// # Errors
-/// Those of the rules and of the retriever.
-pub fn replay(rules: &Rules, task: &Task, retriever: &dyn Retrieve, trajectory: &Trajectory) -> Result<Trajectory> {
-    let said = policy::Recorded(trajectory);
-    let mut episode = rules.begin_with(task, trajectory.sample, &trajectory.experience);
-    while episode.stop.is_none() && episode.turns.len() < trajectory.turns.len() {
-        let turn = policy::Turn { episode: &episode, rules, seed: 0 };
-        let message = said.generate(&[turn]).pop().unwrap_or_else(|| Err(wrong_count(1, 0)))?;
-        if let Decision::Search(queries) = rules.decide(&mut episode, message)? {
-            let found = retriever.retrieve(&queries, rules.preset().observation.top_k)?;
-            let experience = trajectory.turns.get(episode.turns.len() - 1).map(|turn| turn.experience.as_slice());
-            rules.observe_with(&mut episode, &found, experience.unwrap_or_default())?;
-        }
-    }
-    score(rules, task, &mut episode);
-    Ok(episode)
-}
-
-/// The seed of an episode's next message.
-fn seed(run: u64, episode: &Trajectory) -> u64 {
-    let mut hash = blake3::Hasher::new();
-    hash.update(&run.to_le_bytes());
-    hash.update(episode.task.as_bytes());
-    hash.update(&episode.sample.to_le_bytes());
-    hash.update(&(episode.turns.len() as u64).to_le_bytes());
-    let mut first = [0; 8];
-    first.copy_from_slice(&hash.finalize().as_bytes()[..8]);
-    u64::from_le_bytes(first)
-}
-
 /// Whether the fault is the retriever's, whatever it is asked.
 fn is_absent(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Overloaded)
@@ -487,49 +374,14 @@ fn wrong_count(queries: usize, found: usize) -> Error {
     }
 }
 
-impl<'a> Room<'a> {
-    fn lock(&self) -> MutexGuard<'_, Table<'a>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Nothing more is done.
-    fn end(&self) {
-        self.lock().over = true;
-        self.changed.notify_all();
-    }
-
-    fn put(&self, change: impl FnOnce(&mut Table<'a>)) {
-        change(&mut self.lock());
-        self.changed.notify_all();
-    }
-
-    /// Up to `most` episodes of a queue, once there is one; nothing when all is over.
-    fn take(&self, queue: Queue, most: usize) -> Option<Vec<Play<'a>>> {
-        let mut table = self.lock();
-        loop {
-            if table.over {
-                return None;
-            }
-            let queue = queue(&mut table);
-            let now = Instant::now();
-            let is_due = |play: &Play<'_>| play.again.is_none_or(|again| again <= now);
-            let mut due = Vec::new();
-            // Those that are not due go to the end, so that what is taken is all that is looked at.
-            for _ in 0..queue.len() {
-                match queue.pop_front() {
-                    Some(play) if is_due(&play) => due.push(play),
-                    later => queue.extend(later),
-                }
-                if due.len() >= most.max(1) {
-                    break;
-                }
-            }
-            if !due.is_empty() {
-                return Some(due);
-            }
-            let next = queue.iter().filter_map(|play| play.again).min();
-            let wait = next.map_or(Duration::MAX, |next| next.saturating_duration_since(now));
-            table = self.changed.wait_timeout(table, wait).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
+/// The seed of an episode's next message.
+fn seed(run: u64, episode: &Trajectory) -> u64 {
+    let mut hash = blake3::Hasher::new();
+    hash.update(&run.to_le_bytes());
+    hash.update(episode.task.as_bytes());
+    hash.update(&episode.sample.to_le_bytes());
+    hash.update(&(episode.turns.len() as u64).to_le_bytes());
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.finalize().as_bytes()[..8]);
+    u64::from_le_bytes(first)
 }
