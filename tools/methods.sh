@@ -12,10 +12,9 @@ run() {
 echo "Warm start: the format and copying, by imitation"
 run --model "$world/model" --override steps=0 --out "$world/warm"
 echo "Plays of the warm start, for experience"
-run --model "$world/warm/model" --override imitation.steps=0 --override steps=1 --override rollout.tasks=200 \
+run --model "$world/warm/model" --override imitation.steps=0 --override steps=1 --override rollout.tasks=300 \
     --override evaluation.every=0 --override schedule.peak=0.0 --out "$world/plays"
 if ! [ -f "$world/experience.jsonl" ]; then
-    "$hindsearch" experience build "$world/plays" --tasks "$world/train.jsonl" --index "$world/index" --rules \
-        --out "$world/experience.jsonl"
+    "$hindsearch" experience build "$world/plays" --tasks "$world/train.jsonl" --rules --out "$world/experience.jsonl"
 fi
 "$hindsearch" ablate examples/small_world/sweep.toml --out "$world/methods"

@@ -12,6 +12,9 @@ if ! "$hindsearch" verify "$world/index" --quick >/dev/null 2>&1; then
     "$hindsearch" build "$world/corpus.jsonl" --out "$world/index"
 fi
 if ! [ -d "$world/model" ]; then
-    echo "Making a model that knows nothing, questions, and episodes to imitate"
+    echo "Making questions, episodes to imitate, and a model that knows nothing"
     "$small_world" tasks "$world"
+    rm -f "$world/lessons.jsonl"
+    "$hindsearch" experience build "$world/plays.jsonl" --tasks "$world/train.jsonl" --rules --out "$world/lessons.jsonl"
+    "$small_world" warmup "$world"
 fi

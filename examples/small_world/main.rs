@@ -1,12 +1,15 @@
 //! A closed world small enough to learn in minutes: pages of made-up names, questions that hide a name behind misleading words, and a
 //! language model that knows nothing yet.
 //!
-//! `cargo run --release --example small_world -- corpus OUT`, then `hindsearch build OUT/corpus.jsonl --out OUT/index`, then
-//! `cargo run --release --example small_world -- tasks OUT` (`make train-demo` and `make methods` do it, and train)
+//! `tools/small_world.sh` calls, one after the other (`make train-demo` and `make methods` do, and train):
 //!
-//! writes `OUT/model` (a million weights, with a tokenizer that is trained on the world's words), `OUT/train.jsonl` and
-//! `OUT/test.jsonl`, and `OUT/warmup.jsonl`: episodes that show the format, most of them with a search that is misled, and some with a hint
-//! of how to search, so that the model has seen what a hint is. No page is in both files of questions.
+//! ```text
+//! small_world corpus OUT       # OUT/corpus.jsonl, of which `hindsearch build` makes OUT/index
+//! small_world tasks OUT        # questions, train.jsonl and test.jsonl, with no page in both; and plays.jsonl, in which one that knows the
+//!                              # format plays and is mostly misled; `hindsearch experience build` makes OUT/lessons.jsonl of them
+//! small_world warmup OUT       # OUT/warmup.jsonl, episodes to imitate: some as they were played, some behind a hint or guided by
+//!                              # experience, so that the model has seen what these are; and OUT/model, a million weights
+//! ```
 
 #![allow(clippy::print_stdout, reason = "an example talks to people")]
 
@@ -15,8 +18,9 @@ mod tutor;
 mod world;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use hindsearch::env::tasks::{ReadOptions, TaskSet, read};
 use hindsearch::indexes::SearchParams;
 use hindsearch::retriever::{OpenOptions, Retriever};
 use hindsearch::trainer::{ModelOutput, write_model};
@@ -36,7 +40,8 @@ fn main() -> Outcome<()> {
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["corpus", out] => corpus(Path::new(out)),
         ["tasks", out] => tasks(Path::new(out)),
-        _ => Err("usage: small_world corpus OUT | small_world tasks OUT".into()),
+        ["warmup", out] => warmup(Path::new(out)),
+        _ => Err("usage: small_world corpus|tasks|warmup OUT".into()),
     }
 }
 
@@ -54,7 +59,7 @@ fn corpus(out: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Questions, episodes to imitate, and the model.
+/// Questions, and plays of the misled.
 fn tasks(out: &Path) -> Outcome<()> {
     let retriever = Retriever::open(&out.join("index"), OpenOptions::default())?;
     let (pages, mut files) = (pages(), [Vec::new(), Vec::new()]);
@@ -64,8 +69,8 @@ fn tasks(out: &Path) -> Outcome<()> {
         let kept = asked.into_iter().filter_map(|question| is_good(&retriever, &question).transpose());
         files[usize::from(is_tested)].extend(kept.collect::<Outcome<Vec<_>>>()?);
     }
-    for (name, questions) in ["train.jsonl", "test.jsonl"].into_iter().zip(&mut files) {
-        world::shuffle(questions, name);
+    for (name, mut questions) in ["train.jsonl", "test.jsonl"].into_iter().zip(files) {
+        world::shuffle(&mut questions, name);
         let line = |question: &Question| {
             let task = json!({
                 "id": question.id, "question": question.text, "golden_answers": [question.page.words],
@@ -76,17 +81,29 @@ fn tasks(out: &Path) -> Outcome<()> {
         fs::write(out.join(name), questions.iter().map(line).collect::<String>())?;
         println!("{}: {} questions", out.join(name).display(), questions.len());
     }
-    let [learnt, _] = files;
-    let warmup: PathBuf = out.join("warmup.jsonl");
-    let episodes = tutor::episodes(&retriever, &pages, &learnt)?;
-    let hints: Vec<String> =
-        episodes.iter().flat_map(|episode| episode.spans.first()).map(|span| span.text.clone()).collect();
-    tutor::write(&warmup, &episodes)?;
-    println!("{}: {} episodes", warmup.display(), episodes.len());
-    let files = model::language(pages.iter().map(Page::told).chain(hints))?;
+    let path = out.join("plays.jsonl");
+    tutor::plays(&retriever, &pages, learnt(out)?.tasks(), &path)?;
+    println!("{}: plays of the misled", path.display());
+    Ok(())
+}
+
+/// Episodes to imitate, and the model.
+fn warmup(out: &Path) -> Outcome<()> {
+    let retriever = Retriever::open(&out.join("index"), OpenOptions::default())?;
+    let (pages, path) = (pages(), out.join("warmup.jsonl"));
+    let episodes = tutor::episodes(&retriever, &pages, learnt(out)?.tasks(), out)?;
+    tutor::write(&path, &episodes)?;
+    println!("{}: {} episodes", path.display(), episodes.len());
+    let told = episodes.iter().flat_map(|episode| &episode.spans).map(|span| span.text.clone());
+    let files = model::language(pages.iter().map(Page::told).chain(told.collect::<Vec<_>>()))?;
     let output = ModelOutput { files, ..ModelOutput::default() };
     // The model comes last: where it is, all is there.
     Ok(write_model(&out.join("model"), &model::config(), &model::weights()?, &output)?)
+}
+
+/// The questions to learn on, as a run reads them.
+fn learnt(out: &Path) -> Outcome<TaskSet> {
+    Ok(read(&[out.join("train.jsonl")], &ReadOptions::default())?)
 }
 
 /// A question whose name finds its page, and whose whole text does not.

@@ -1,5 +1,5 @@
 //! Episodes that are imitated before rewards count: one that knows the format, and is mostly misled, plays; some of its better episodes
-//! stand behind a hint as a teacher would see it.
+//! stand behind a hint as a teacher would see it, or are guided by experience.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,6 +7,7 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 
+use hindsearch::env::experience::{ExperienceSettings, Guide, KeyEmbedder};
 use hindsearch::env::hindsight::{
     Critic, CriticOptions, Placement, RuleCritic, SiblingOptions, Siblings, failures, is_correct, placed,
 };
@@ -20,7 +21,7 @@ use hindsearch::trainer::Position;
 use rand::RngExt;
 
 use super::Outcome;
-use super::world::{Page, Question};
+use super::world::{Page, name_in};
 
 /// Tasks whose episodes are shown, and plays of each. The last play of a task answers wrongly, and is only there to be criticised.
 const TASKS: usize = 1500;
@@ -28,11 +29,13 @@ const PLAYS: u32 = 6;
 /// Shares of plays that search for the whole question, and that leave out its first word; the others search for the name.
 const WHOLE: f64 = 0.6;
 const SHORTER: f64 = 0.15;
+/// The least cosine at which a case stands behind passages; queries of made-up names are seldom nearer to one another.
+const THRESHOLD: f32 = 0.5;
 
-/// One that searches as the misled do, and answers what it finds.
+/// One that searches as the misled do, or as it is advised, and answers what it finds.
 struct Tutor<'a> {
-    names: HashMap<&'a str, &'a str>,
     words: HashMap<&'a str, &'a str>,
+    is_advised: bool,
 }
 
 impl Policy for Tutor<'_> {
@@ -41,19 +44,22 @@ impl Policy for Tutor<'_> {
     }
 }
 
-impl Tutor<'_> {
+impl<'a> Tutor<'a> {
+    fn new(pages: &'a [Page], is_advised: bool) -> Self {
+        Self { words: pages.iter().map(|page| (&*page.id, &*page.words)).collect(), is_advised }
+    }
+
     fn say(&self, turn: &Turn<'_>) -> String {
         let (grammar, episode) = (&turn.rules.preset().grammar, turn.episode);
         let (question, task) = (episode.question.as_str(), &*episode.task);
         let place = Position { seed: 0, purpose: "tutor", update: 0, task, sample: u64::from(episode.sample) };
-        let name = self.names.get(task).copied().unwrap_or(question);
         let is_wrong = episode.sample + 1 == PLAYS;
         let Some(found) = episode.turns.first().and_then(|turn| turn.found.as_ref()) else {
             let query = match place.stream().random::<f64>() {
-                _ if is_wrong => name,
+                _ if is_wrong || self.is_advised => name_in(question),
                 share if share < WHOLE => question,
                 share if share < WHOLE + SHORTER => question.split_once(' ').map_or(question, |(_, rest)| rest),
-                _ => name,
+                _ => name_in(question),
             };
             return grammar.searching(episode, "", query);
         };
@@ -62,37 +68,44 @@ impl Tutor<'_> {
         let answer = if is_wrong { question.rsplit_once(' ').map_or("", |(before, _)| before) } else { words };
         grammar.answering(episode, "", answer)
     }
+
+    fn plays(&self, retriever: &Retriever, tasks: &[Task], guide: Option<&Guide>, path: &Path) -> Outcome<()> {
+        let rules = Rules::new(Arc::new(Preset::load("examples/small_world/recipe.toml")?));
+        let samples =
+            if self.is_advised { NonZero::<u32>::MIN } else { NonZero::new(PLAYS).unwrap_or(NonZero::<u32>::MIN) };
+        let options = RolloutOptions { samples, ..RolloutOptions::default() };
+        let rollout = Rollout { rules: &rules, retriever, policy: self, guide, options };
+        begin(path)?;
+        rollout.run(tasks, &mut TrajectoryLog::open(path)?, &|_| {}, &Interrupt::default())?;
+        Ok(())
+    }
 }
 
-/// Episodes to imitate, in an order by chance.
-pub fn episodes(retriever: &Retriever, pages: &[Page], questions: &[Question]) -> Outcome<Vec<Trajectory>> {
-    let preset = Preset::load("examples/small_world/recipe.toml")?;
-    let rules = Rules::new(Arc::new(preset));
-    let task = |question: &Question| {
-        let gold = vec![question.page.words.clone()];
-        Task::new(question.text.clone(), gold, "small-world".into()).with_passages(vec![question.page.id.clone()])
-    };
-    let questions = &questions[..TASKS.min(questions.len())];
-    let tasks: Vec<Task> = questions.iter().map(task).collect();
-    let names = tasks.iter().zip(questions).map(|(task, question)| (task.id(), question.page.name.as_str()));
-    let words = pages.iter().map(|page| (page.id.as_str(), page.words.as_str()));
-    let policy = Tutor { names: names.collect(), words: words.collect() };
-    let samples = NonZero::new(PLAYS).unwrap_or(NonZero::<u32>::MIN);
-    let options = RolloutOptions { samples, ..RolloutOptions::default() };
-    let rollout = Rollout { rules: &rules, retriever, policy: &policy, guide: None, options };
-    let file = tempfile::Builder::new().suffix(".jsonl").tempfile()?;
-    rollout.run(&tasks, &mut TrajectoryLog::open(file.path())?, &|_| {}, &Interrupt::default())?;
+/// Plays of the misled.
+pub fn plays(retriever: &Retriever, pages: &[Page], tasks: &[Task], path: &Path) -> Outcome<()> {
+    Tutor::new(pages, false).plays(retriever, &tasks[..TASKS.min(tasks.len())], None, path)
+}
+
+/// Episodes to imitate, in an order by chance, from the plays of the misled and the experience that was built of them.
+pub fn episodes(retriever: &Retriever, pages: &[Page], tasks: &[Task], world: &Path) -> Outcome<Vec<Trajectory>> {
+    let tasks = &tasks[..TASKS.min(tasks.len())];
     let mut by_task: HashMap<String, Vec<Trajectory>> = HashMap::new();
-    for episode in read_trajectories(file.path())? {
+    for episode in read_trajectories(&world.join("plays.jsonl"))? {
         by_task.entry(episode.task.clone()).or_default().push(episode);
     }
     let critic = RuleCritic::new(CriticOptions::default(), |id: &str| retriever.passage(id).ok().flatten())?;
     let mut shown = Vec::new();
-    for task in &tasks {
+    for task in tasks {
         let mut attempts = by_task.remove(task.id()).unwrap_or_default();
         attempts.sort_by_key(|attempt| attempt.sample);
         shown.extend(of_task(task, &attempts, &critic)?);
     }
+    let settings = ExperienceSettings { threshold: THRESHOLD, ..ExperienceSettings::published() };
+    let keys = KeyEmbedder::of(retriever.embedder().clone());
+    let guide = Guide::open(&world.join("lessons.jsonl"), settings, keys)?;
+    let guided = tempfile::Builder::new().suffix(".jsonl").tempfile()?;
+    Tutor::new(pages, true).plays(retriever, tasks, Some(&guide), guided.path())?;
+    shown.extend(read_trajectories(guided.path())?);
     super::world::shuffle(&mut shown, "warm-up");
     (0..).zip(&mut shown).for_each(|(number, episode)| episode.sample = number);
     Ok(shown)
@@ -118,9 +131,15 @@ fn of_task(task: &Task, attempts: &[Trajectory], critic: &dyn Critic) -> Outcome
 
 /// Writes episodes down.
 pub fn write(path: &Path, episodes: &[Trajectory]) -> Outcome<()> {
+    begin(path)?;
+    let mut log = TrajectoryLog::open(path)?;
+    Ok(episodes.iter().try_for_each(|episode| log.append(episode))?)
+}
+
+/// What an earlier try has left is in the way.
+fn begin(path: &Path) -> Outcome<()> {
     if path.exists() {
         fs::remove_file(path)?;
     }
-    let mut log = TrajectoryLog::open(path)?;
-    Ok(episodes.iter().try_for_each(|episode| log.append(episode))?)
+    Ok(())
 }

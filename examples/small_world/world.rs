@@ -80,6 +80,12 @@ pub fn question(pages: &[Page], number: usize, sample: u64, is_tested: bool) -> 
     Question { id: format!("{}-{sample}", page.id), text: format!("{other} {}", page.name), page }
 }
 
+/// The name in a question: its last two words.
+pub fn name_in(question: &str) -> &str {
+    let words = question.rmatch_indices(' ').nth(1);
+    words.map_or(question, |(at, _)| &question[at + 1..])
+}
+
 /// Puts things in an order by chance, the same each time.
 pub fn shuffle<T>(all: &mut [T], purpose: &str) {
     all.shuffle(&mut Position { seed: 0, purpose, update: 0, task: "order", sample: 0 }.stream());
