@@ -67,6 +67,13 @@ fn by_rule_the_first_passage_that_was_not_found_is_asked_for_by_name() {
             Some(1),
         ),
         (&[("Blue Boat", BOAT)], "Search on: ask for Ann Lee by name.", None),
+        // A search that was made good is not the one to blame, unless it is the only one.
+        (
+            &[("blue", SEA), ("Blue Boat", BOAT), ("boats", SEA)],
+            "Instead of \"boats\", search for Ann Lee by name.",
+            Some(2),
+        ),
+        (&[("blue", SEA), ("Blue Boat", BOAT)], "Search on: ask for Ann Lee by name.", Some(0)),
         (
             &[("Blue Boat", BOAT), ("Ann Lee", ANN)],
             "Stop searching: all that is needed was found. Read the passage on Ann Lee again, and answer from it.",

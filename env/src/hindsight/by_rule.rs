@@ -32,9 +32,14 @@ impl<F: Fn(&str) -> Option<Passage> + Send + Sync> RuleCritic<F> {
 
     fn one(&self, task: &Task, attempt: &Trajectory) -> Option<Critique> {
         let shown = Shown::of(task, attempt);
+<<<<<<< HEAD
         let sees = self.options.sees_gold;
         let turn = shown.first_useless.filter(|_| self.options.names_turn && sees);
         let texts = if sees { self.texts(task, attempt, &shown) } else { blind_texts(attempt) };
+=======
+        let turn = shown.useless.filter(|_| self.options.names_turn);
+        let texts = self.texts(task, attempt, &shown);
+>>>>>>> views
         let usable = |text: &String| text.split_whitespace().count() <= self.options.words;
         let texts = texts.into_iter().filter(usable).map(|text| match self.options.leak {
             Leak::Redact => redacted(task, &text),
@@ -63,7 +68,8 @@ impl<F: Fn(&str) -> Option<Passage> + Send + Sync> RuleCritic<F> {
         let Some(title) = name(missing) else { return Vec::new() };
         let next = shown.missing.get(1).and_then(|&place| name(place)).filter(|next| *next != title);
         let then = next.map_or(String::new(), |next| format!(" Then search for {next}."));
-        let asked = shown.first_useless.and_then(|turn| queries(&attempt.turns[turn]).into_iter().next());
+        let asked = shown.useless.filter(|_| shown.is_for_missing);
+        let asked = asked.and_then(|turn| queries(&attempt.turns[turn]).into_iter().next());
         let asked = asked.map(|query| line(&crate::unescape(&query), LONGEST_NAME));
         let instead = match asked {
             Some(query) => format!("Instead of \"{query}\", search for "),
@@ -104,24 +110,29 @@ impl<F: Fn(&str) -> Option<Passage> + Send + Sync> Critic for RuleCritic<F> {
 struct Shown {
     /// Places of those that it was never shown, in the order in which they are needed.
     missing: Vec<usize>,
-    /// The first turn whose search showed none of those that were missing then.
-    first_useless: Option<usize>,
+    /// The first turn whose search showed none of those that were missing then; rather one in which it was the first of `missing` that
+    /// was needed next, for an earlier one was made good.
+    useless: Option<usize>,
+    /// Whether that passage was needed next in that turn.
+    is_for_missing: bool,
 }
 
 impl Shown {
     fn of(task: &Task, attempt: &Trajectory) -> Self {
         let mut missing: Vec<usize> = (0..task.passages().len()).collect();
-        let mut first_useless = None;
+        let mut useless: Vec<(usize, usize)> = Vec::new();
         for (number, turn) in attempt.turns.iter().enumerate() {
             let Some(found) = &turn.found else { continue };
             let before = missing.len();
             let is_shown =
                 |place: &usize| found.iter().flatten().any(|found| found.shown && found.id == task.passages()[*place]);
             missing.retain(|place| !is_shown(place));
-            if missing.len() == before && before > 0 {
-                first_useless = first_useless.or(Some(number));
+            if let Some(&next) = missing.first().filter(|_| missing.len() == before) {
+                useless.push((number, next));
             }
         }
-        Self { missing, first_useless }
+        let for_missing = useless.iter().find(|(_, next)| Some(next) == missing.first());
+        let first = for_missing.or(useless.first()).map(|(number, _)| *number);
+        Self { useless: first, is_for_missing: for_missing.is_some(), missing }
     }
 }

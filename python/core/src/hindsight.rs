@@ -108,7 +108,6 @@ pub(crate) fn critique_by_rules(
 /// gives a text for each; it is called a second time for replies that cannot be used.
 #[pyfunction]
 #[pyo3(signature = (write, failures, **options))]
-#[expect(clippy::needless_pass_by_value, reason = "arguments from Python")]
 pub(crate) fn critiques_by_model(
     py: Python<'_>,
     write: Py<PyAny>,
