@@ -34,7 +34,12 @@ def masks(record):
         policy += [span["author"] == "policy"] * len(tokens)
         asked = [turn["content"] for turn in record["turns"] if turn["span"] == place and turn["action"]["kind"] == "search" and "found" in turn and "content" in turn]
         known = ends if len(ends) == len(tokens) else []
-        for start, end in zip([0, *known], known):
+        first, last = 0, 0
+        for end in known:
+            # Of a character that is spread over several tokens each has all bytes.
+            is_spread = end == last and not span["text"].encode()[:end].decode(errors="replace")[-1:].isascii()
+            first, last = (first, last) if is_spread else (last, end)
+            start = first
             query.append(any(start < one["end"] and one["start"] < end for one in asked))
         query += [False] * (len(tokens) - len(known))
     return policy, query

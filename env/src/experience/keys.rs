@@ -10,11 +10,13 @@ use crate::{Error, Result};
 /// Texts embedded at a time.
 const WINDOW: usize = 1024;
 
+type Embed = dyn Fn(&[&str]) -> Result<Vectors> + Send + Sync;
+
 /// Texts to unit vectors, by a function or a model. A clone is the same.
 #[derive(Clone)]
 pub struct KeyEmbedder {
     identity: String,
-    embed: Arc<dyn Fn(&[&str]) -> Result<Vectors> + Send + Sync>,
+    embed: Arc<Embed>,
 }
 
 impl KeyEmbedder {

@@ -66,7 +66,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let place = place(&args.index, context)?;
     let guide = args.guidance.open(place.embedder.as_ref(), context)?;
     let mut facts = args.player.facts(drawing);
-    facts["preset"] = json!(rules.preset());
+    facts["preset"] = json!(&**rules.preset());
     facts["index"] = json!(args.index);
     facts["seed"] = json!(args.chosen.seed);
     facts["experience"] = args.guidance.facts(guide.as_ref());

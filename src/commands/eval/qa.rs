@@ -69,7 +69,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let passing = tempfile::tempdir()?;
     let folder = args.out.as_deref().unwrap_or(passing.path());
     let mut facts = args.player.facts(GREEDY);
-    facts["preset"] = json!(rules.preset());
+    facts["preset"] = json!(&**rules.preset());
     facts["index"] = json!(args.index);
     facts["seed"] = json!(args.chosen.seed);
     facts["experience"] = args.guidance.facts(guide.as_ref());
