@@ -32,14 +32,9 @@ impl<F: Fn(&str) -> Option<Passage> + Send + Sync> RuleCritic<F> {
 
     fn one(&self, task: &Task, attempt: &Trajectory) -> Option<Critique> {
         let shown = Shown::of(task, attempt);
-<<<<<<< HEAD
         let sees = self.options.sees_gold;
-        let turn = shown.first_useless.filter(|_| self.options.names_turn && sees);
+        let turn = shown.useless.filter(|_| self.options.names_turn && sees);
         let texts = if sees { self.texts(task, attempt, &shown) } else { blind_texts(attempt) };
-=======
-        let turn = shown.useless.filter(|_| self.options.names_turn);
-        let texts = self.texts(task, attempt, &shown);
->>>>>>> views
         let usable = |text: &String| text.split_whitespace().count() <= self.options.words;
         let texts = texts.into_iter().filter(usable).map(|text| match self.options.leak {
             Leak::Redact => redacted(task, &text),
