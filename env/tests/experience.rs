@@ -107,6 +107,17 @@ fn prompts_show_the_levels_that_are_asked_for() {
 }
 
 #[test]
+fn what_several_entries_say_is_shown_once() {
+    let mut entries = layered().entries().to_vec();
+    let patterns = entries.iter_mut().filter(|entry| entry.level == 2);
+    patterns.for_each(|entry| entry.description = "Ask for one thing.".into());
+    let guide = Guide::new(Experience::new("toy", "test", entries).unwrap(), settings(), keys()).unwrap();
+    let task = Task::new("a river and a city".into(), vec![], "s".into());
+    let found = guide.planning(&[&task]).unwrap().remove(0);
+    assert_eq!(found.iter().map(|advice| advice.entry.as_str()).collect::<Vec<_>>(), ["p1"]);
+}
+
+#[test]
 fn all_plays_of_a_question_begin_alike_and_the_record_tells_what_was_shown() {
     let guide = guide(ExperienceSettings { threshold: 0.3, ..settings() });
     let asked: Vec<Task> = ["a river and a city", "metal or element", "river city bridge"]

@@ -148,12 +148,16 @@ impl Guide {
         scored
     }
 
+    /// What the best entries say; where several say the same, the nearest does.
     fn advice(&self, best: Vec<(usize, f32)>, most: usize) -> Vec<Advice> {
-        let advice = |(at, score): (usize, f32)| {
-            let entry = &self.experience.entries()[at];
-            Advice { entry: entry.id.clone(), score, text: entry.description.clone() }
-        };
-        best.into_iter().take(most).map(advice).collect()
+        let mut all: Vec<Advice> = Vec::new();
+        for (at, score) in best.into_iter().take(most) {
+            let Entry { id, description, .. } = &self.experience.entries()[at];
+            if all.iter().all(|advice| advice.text != *description) {
+                all.push(Advice { entry: id.clone(), score, text: description.clone() });
+            }
+        }
+        all
     }
 }
 
