@@ -23,8 +23,8 @@ use hindsearch_trainer::ops::{
     Angles, Heads, Logprobs, Parameter, Placement, Tape, Value, attention, embedding, rms_norm, rotary, swiglu,
 };
 use hindsearch_trainer::{
-    AdamWSettings, Decoder, Engine, EngineOptions, Learner, LearnerParts, ModelConfig, Objectives, Packed, Request,
-    Sample, Sampling, TeacherSettings, UpdateSettings, Weight, Weights, expected_tensors,
+    AdamWSettings, Decoder, Engine, EngineOptions, Learner, LearnerParts, Lesson, ModelConfig, Objectives, Packed,
+    Request, Sample, Sampling, TeacherSettings, TokenScope, UpdateSettings, Weight, Weights, expected_tensors,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -253,22 +253,43 @@ fn models_agree(table: &mut Table<'_>) -> Outcome<()> {
 }
 
 fn updates_agree(table: &mut Table<'_>) -> Outcome<()> {
-    const RATE: f64 = 1e-3;
     let samples: Vec<Sample> = (0..4)
         .map(|at| {
             let asked = tokens(&format!("asked {at}"), 9 + at);
             let mut sample = Sample::imitated(&asked, &tokens(&format!("said {at}"), 14));
             sample.advantage = if at % 2 == 0 { 1.0 } else { -0.7 };
+            let hint = tokens(&format!("hint {at}"), 6);
+            let places = sample.places.iter().map(|place| place + hint.len()).collect();
+            let mask = sample.places.iter().map(|place| place % 3 > 0).collect();
+            sample.lessons = vec![Lesson { tokens: [hint, sample.tokens.clone()].concat(), places, mask }];
             sample
         })
         .collect();
+    for (name, objectives) in objectives()? {
+        update_agrees(table, name, objectives, &samples)?;
+    }
+    Ok(())
+}
+
+/// Rewards alone, and with each form of what a hinted teacher says.
+fn objectives() -> Outcome<Vec<(&'static str, Objectives)>> {
+    let plain = Objectives::named("search-r1")?;
+    let (mut distilled, mut diverging, mut clipped) = (plain, plain, plain);
+    (distilled.hindsight.distillation.weight, distilled.hindsight.distillation.scope) = (1.0, TokenScope::Policy);
+    (diverging.hindsight.divergence.weight, diverging.hindsight.divergence.scope) = (1.0, TokenScope::Policy);
+    (clipped.hindsight.surrogate.weight, clipped.hindsight.surrogate.scope) = (1.0, TokenScope::Policy);
+    Ok(vec![("search-r1", plain), ("distillation", distilled), ("divergence", diverging), ("surrogate", clipped)])
+}
+
+fn update_agrees(table: &mut Table<'_>, name: &str, objectives: Objectives, samples: &[Sample]) -> Outcome<()> {
+    const RATE: f64 = 1e-3;
     // Losses and norms, and how far all weights went, in learning rates.
     let run = |decoder: Decoder| -> Outcome<(Vec<f64>, Vec<f64>)> {
         let before = decoder.weights()?.into_tensors();
         let parts = LearnerParts {
             teacher: TeacherSettings::default(),
             decoder: Arc::new(decoder),
-            objectives: Objectives::named("search-r1")?,
+            objectives,
             optimizer: AdamWSettings::default(),
             settings: UpdateSettings { micro_tokens: 50, ..UpdateSettings::default() },
             temperature: 1.0,
@@ -276,7 +297,7 @@ fn updates_agree(table: &mut Table<'_>) -> Outcome<()> {
         let mut learner = Learner::new(parts)?;
         let mut told = Vec::new();
         for _ in 0..3 {
-            let metrics = learner.update(&samples, |_| RATE)?;
+            let metrics = learner.update(samples, |_| RATE)?;
             told.extend(["loss", "update/gradient_norm"].map(|name| metrics.value(name).unwrap_or(f64::NAN)));
         }
         let (after, _) = learner.state()?;
@@ -288,12 +309,12 @@ fn updates_agree(table: &mut Table<'_>) -> Outcome<()> {
     };
     let (told, moves) = run(decoder_in("qwen2", true, table.placement))?;
     let (expected_told, expected_moves) = run(decoder("qwen2", true))?;
-    table.row("three updates: losses and norms", off(&told, &expected_told), [1e-4, 0.05]);
+    table.row(&format!("{name}, three updates: losses and norms"), off(&told, &expected_told), [1e-4, 0.05]);
     // Where a gradient is near 0, its rounding decides where a weight goes.
     let sum = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
     let differences = sum(&mut moves.iter().zip(&expected_moves).map(|(a, b)| a - b));
     let apart = (differences / sum(&mut expected_moves.iter().copied())).sqrt();
-    table.row("three updates: weights, on average", apart, [2e-3, 0.1]);
+    table.row(&format!("{name}, three updates: weights, on average"), apart, [2e-3, 0.1]);
     Ok(())
 }
 

@@ -14,9 +14,7 @@ use common::runs::{Outside, World, learner, numbers, world};
 use hindsearch_env::read_trajectories;
 use hindsearch_indexes::{Interrupt, Progress};
 use hindsearch_trainer::ops::Placement;
-use hindsearch_trainer::{
-    Decoder, Error, Learner, LoraConfig, Monitor, Sample, Skipped, TrainSettings, UpdateSettings, Watch,
-};
+use hindsearch_trainer::{Decoder, Error, Learner, LoraConfig, Monitor, Sample, Skipped, TrainSettings, Watch};
 
 struct Quiet {
     /// After so many notices the run is asked to stop.

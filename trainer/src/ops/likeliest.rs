@@ -41,11 +41,11 @@ impl<'a> OtherSlopes<'a> {
         let (rows, vocabulary) = gradient.dims2()?;
         let width = self.others.width + 1;
         let (mut ids, mut values) = (Vec::with_capacity(rows * width), Vec::with_capacity(rows * width));
-        for row in first..first + rows {
+        for (row, target) in targets.iter().enumerate().skip(first).take(rows) {
             let there: Vec<(usize, f32)> = self.of(row).there(vocabulary).collect();
             let all: f32 = there.iter().map(|(_, slope)| slope).sum();
             let places = there.len();
-            ids.extend(there.iter().map(|(id, _)| *id as u32).chain([targets[row]]));
+            ids.extend(there.iter().map(|(id, _)| *id as u32).chain([*target]));
             values.extend(there.iter().map(|(_, slope)| slope * sharpness).chain([-all * sharpness]));
             // Nothing is added to the first token for those that are not there.
             ids.resize(ids.len() + width - 1 - places, 0);
