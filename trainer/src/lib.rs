@@ -61,6 +61,6 @@ pub use settings::{
     RolloutSettings, TrainSettings,
 };
 pub use text::{Chat, ChatTemplate, Detokenizer, Language, StopMatch, Tokenizer};
-pub use train::{Training, Watch};
+pub use train::{Guidance, Training, Watch};
 pub use update::{Learner, LearnerParts, UpdateSettings};
 pub use writer::LocalWriter;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use candle_core::{DType, Device};
-use hindsearch_env::experience::ExperienceSettings;
+use hindsearch_env::experience::{Distiller, ExperienceSettings};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Value;
@@ -364,6 +364,11 @@ impl TrainSettings {
                 "a file of `hindsearch experience build` with what of it is shown (`planning`, `step`), or neither";
             let ExperienceSettings { file, planning, step, .. } = &self.experience;
             return Err(Error::invalid("experience", expected, format!("{file:?}, {planning:?}, {step:?}")));
+        }
+        if self.experience.refresh_every > 0 && self.experience.distiller == Distiller::Teacher {
+            let expected =
+                "`self` or `rules` with `refresh_every`; another model writes with `hindsearch experience build`";
+            return Err(Error::invalid("experience.distiller", expected, "`teacher`"));
         }
         self.check_teacher()?;
         self.objectives()?.check()

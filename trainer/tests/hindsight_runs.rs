@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::runs::{Outside, numbers, world};
+use hindsearch_env::experience::KeyEmbedder;
 use hindsearch_env::hindsight::{Critic, Critique, is_correct};
 use hindsearch_env::{Task, Trajectory, read_trajectories};
-use hindsearch_indexes::{Interrupt, Progress};
-use hindsearch_trainer::{Error, Layers, Learner, Monitor, Skipped, TRAIN_PRESETS, TrainPreset, TrainSettings, Watch};
+use hindsearch_indexes::{Interrupt, Progress, Vectors};
+use hindsearch_trainer::{
+    Error, Guidance, Layers, Learner, Monitor, Skipped, TRAIN_PRESETS, TrainPreset, TrainSettings, Watch,
+};
 use tempfile::tempdir;
 
 /// Stops a run after so many steps.
@@ -89,15 +92,22 @@ fn run(
     critic: Option<&dyn Critic>,
     stops: Option<usize>,
 ) -> Result<Learner, Error> {
+    run_guided(settings, path, critic, stops, &Guidance::default())
+}
+
+fn run_guided(
+    settings: &TrainSettings,
+    path: &Path,
+    critic: Option<&dyn Critic>,
+    stops: Option<usize>,
+    guidance: &Guidance,
+) -> Result<Learner, Error> {
     let mut world = world(BASE);
     world.settings = settings.clone();
     let interrupt = Interrupt::default();
     let watch = Quiet { stops: stops.map(|at| (at, interrupt.clone())), seen: AtomicUsize::new(0) };
     let monitor = |after| Monitor::open(path, after, Arc::new(|_| {}));
-    world.run(
-        path,
-        &Outside { watch: &watch, monitor: &monitor, interrupt: &interrupt, fails: None, critic, guide: None },
-    )
+    world.run(path, &Outside { watch: &watch, monitor: &monitor, interrupt: &interrupt, fails: None, critic, guidance })
 }
 
 fn metrics(path: &Path) -> BTreeMap<(u64, String), f64> {
@@ -238,6 +248,39 @@ fn every_method_that_is_built_in_takes_its_steps() {
         let is_taught = found.contains_key(&(1, "hindsight/factor".to_owned()));
         assert_eq!(is_taught, settings.objectives().unwrap().needs_teacher(), "{name}");
     }
+}
+
+/// Vectors of the first letters.
+fn keys() -> KeyEmbedder {
+    let of = |text: &&str| {
+        let mut counts = [0.01f32; 26];
+        text.bytes().filter(u8::is_ascii_lowercase).for_each(|byte| counts[usize::from(byte - b'a')] += 1.0);
+        counts
+    };
+    KeyEmbedder::new("letters", move |texts| Ok(Vectors::new(26, texts.iter().flat_map(of).collect()).unwrap()))
+}
+
+#[test]
+fn experience_is_built_anew_from_the_runs_own_plays_and_goes_on_after_a_stop() {
+    let changes =
+        "steps = 4\n[experience]\nrefresh_every = 2\ndistiller = \"rules\"\nplanning = \"e2\"\nstep = \"e1\"\n";
+    let settings = settings(&[changes]);
+    let guidance = || Guidance::new(None, Some(keys()));
+    let (whole, stopped) = (tempdir().unwrap(), tempdir().unwrap());
+    let expected = bits(&run_guided(&settings, whole.path(), None, None, &guidance()).unwrap());
+    let built = |path: &Path| {
+        let names = path.join("experience").read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(built(whole.path()), ["step-000003.jsonl"]);
+    // It stops in the step that follows.
+    let outcome = run_guided(&settings, stopped.path(), None, Some(3), &guidance());
+    assert!(matches!(outcome, Err(Error::Interrupted)));
+    let found = bits(&run_guided(&settings, stopped.path(), None, None, &guidance()).unwrap());
+    assert!(found == expected);
+    assert_eq!(numbers(stopped.path()), numbers(whole.path()));
+    let error = run_guided(&settings, tempdir().unwrap().path(), None, None, &Guidance::default()).err().unwrap();
+    assert!(error.to_string().contains("experience.refresh_every"), "{error}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use common::runs::{Outside, numbers, world};
 use hindsearch_indexes::{Interrupt, Progress};
-use hindsearch_trainer::{Checkpoints, Monitor, Notice, Skipped, TrainSettings, Watch};
+use hindsearch_trainer::{Checkpoints, Guidance, Monitor, Notice, Skipped, TrainSettings, Watch};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -125,7 +125,7 @@ fn child_trains() {
         interrupt: &Interrupt::default(),
         fails: None,
         critic: None,
-        guide: None,
+        guidance: &Guidance::default(),
     };
     world.run(path, &outside).unwrap();
 }

@@ -14,7 +14,9 @@ use common::runs::{Outside, World, learner, numbers, world};
 use hindsearch_env::read_trajectories;
 use hindsearch_indexes::{Interrupt, Progress};
 use hindsearch_trainer::ops::Placement;
-use hindsearch_trainer::{Decoder, Error, Learner, LoraConfig, Monitor, Sample, Skipped, TrainSettings, Watch};
+use hindsearch_trainer::{
+    Decoder, Error, Guidance, Learner, LoraConfig, Monitor, Sample, Skipped, TrainSettings, Watch,
+};
 
 struct Quiet {
     /// After so many notices the run is asked to stop.
@@ -47,7 +49,14 @@ impl World {
         let monitor = |after| Monitor::open(path, after, Arc::new(|_| {}));
         self.run(
             path,
-            &Outside { watch: &watch, monitor: &monitor, interrupt: &interrupt, fails, critic: None, guide: None },
+            &Outside {
+                watch: &watch,
+                monitor: &monitor,
+                interrupt: &interrupt,
+                fails,
+                critic: None,
+                guidance: &Guidance::default(),
+            },
         )
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hindsearch::env::experience::Guide;
 use hindsearch::env::{Preset, Rules, Trajectory, read_trajectories};
 use hindsearch::trainer::{
-    Axes, Decoder, Fingerprint, Language, ModelFiles, ModelOutput, Monitor, Record, RunFolder, Series, TrainSettings,
-    Training, chart, read_metrics, write_model,
+    Axes, Decoder, Fingerprint, Guidance, Language, ModelFiles, ModelOutput, Monitor, Record, RunFolder, Series,
+    TrainSettings, Training, chart, read_metrics, write_model,
 };
 
 use super::plan::tell_narrow;
@@ -91,7 +91,7 @@ impl Run<'_> {
             learner.set_teacher(teacher)?;
         }
         check_model(&self.learnt())?;
-        let guide = self.guide(place, context)?;
+        let guidance = self.guidance(place, context)?;
         // Not before all that can be refused is known to be usable.
         let folder = self.folder()?;
         folder.keep(self.recipe, &inputs)?;
@@ -105,7 +105,7 @@ impl Run<'_> {
             tasks,
             held_out: self.questions.held_out.tasks(),
             examples: &examples,
-            guide: guide.as_ref(),
+            guidance: &guidance,
             critic: critic.as_deref(),
             language: &language,
             folder: &folder,
@@ -144,12 +144,16 @@ impl Run<'_> {
         Ok(examples)
     }
 
-    /// What rollouts are shown of what others have learnt, where the settings name a file of it.
-    fn guide(&self, place: &Place, context: &Context) -> Result<Option<Guide>, Failure> {
+    /// What rollouts are shown of what others have learnt, where the settings ask for it.
+    fn guidance(&self, place: &Place, context: &Context) -> Result<Guidance, Failure> {
         let settings = &self.settings.experience;
-        let Some(path) = &settings.file else { return Ok(None) };
+        if !settings.guides() {
+            return Ok(Guidance::default());
+        }
         let keys = keys(None, place.embedder.as_ref(), context)?;
-        Ok(Some(Guide::open(path, settings.clone(), keys)?))
+        let open = |path: &PathBuf| Guide::open(path, settings.clone(), keys.clone());
+        let guide = settings.file.as_ref().map(open).transpose()?;
+        Ok(Guidance::new(guide, Some(keys)))
     }
 
     /// What tells this run's model and tasks from others.

@@ -32,7 +32,7 @@ impl Training<'_> {
         self.episodes(policy, tasks, samples, &path, (what, step), interrupt)
     }
 
-    fn step_file(&self, step: u64) -> PathBuf {
+    pub(super) fn step_file(&self, step: u64) -> PathBuf {
         self.folder.path().join("trajectories").join(format!("step-{step:06}.jsonl"))
     }
 
@@ -69,8 +69,9 @@ impl Training<'_> {
             "testing" => self.settings.evaluation.guided,
             _ => false,
         };
-        let guide = self.guide.filter(|_| is_guided);
-        let rollout = Rollout { rules: self.rules, retriever: self.retriever, policy, guide, options };
+        let guide = self.guidance.now().filter(|_| is_guided);
+        let rollout =
+            Rollout { rules: self.rules, retriever: self.retriever, policy, guide: guide.as_deref(), options };
         let mut log = TrajectoryLog::open(path)?;
         let summary = rollout.run(tasks, &mut log, &|done| self.watch.progress(what, done), interrupt)?;
         if let (0, Some(failure)) = (summary.played, summary.failure) {

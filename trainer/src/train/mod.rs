@@ -1,11 +1,11 @@
 //! The loop: tasks are drawn, episodes played and scored, advantages computed, the model updated, tested and saved.
 
 mod episodes;
+mod guidance;
 mod lessons;
 
 use std::time::Instant;
 
-use hindsearch_env::experience::Guide;
 use hindsearch_env::hindsight::Critic;
 use hindsearch_env::{Rules, Task, Trajectory};
 use hindsearch_indexes::{Interrupt, Progress};
@@ -25,6 +25,8 @@ use crate::update::Learner;
 use crate::{Error, Result};
 use episodes::{Numbers, add, describe};
 
+pub use guidance::Guidance;
+
 /// A training run.
 pub struct Training<'a> {
     /// How.
@@ -42,7 +44,7 @@ pub struct Training<'a> {
     /// How episodes are told to the model.
     pub language: &'a Language,
     /// What is shown to the policy of what others have learnt, in the prompt and behind passages.
-    pub guide: Option<&'a Guide>,
+    pub guidance: &'a Guidance,
     /// Who writes critiques, where `hindsight.view` asks for them.
     pub critic: Option<&'a dyn Critic>,
     /// Where all is written.
@@ -90,6 +92,7 @@ impl Training<'_> {
             let updates = state["updates"].as_u64().unwrap_or(0);
             let guarded = state["guarded"].as_f64().unwrap_or(1.0);
             place = Place { step, updates, guarded, tested, is_saved: true };
+            self.resume_guidance(step)?;
         }
         let outcome = self.steps(learner, &mut place, &monitor, &checkpoints, interrupt);
         if let Err(Error::Interrupted | Error::Env(hindsearch_env::Error::Interrupted)) = outcome {
@@ -171,6 +174,7 @@ impl Training<'_> {
             numbers.insert("time/update".into(), begun.elapsed().as_secs_f64());
             return Ok(numbers);
         }
+        self.refresh_guidance(learner, step, interrupt)?;
         let tasks = self.draw(step - 1 - imitation.steps, self.settings.rollout.tasks, "tasks");
         let policy = self.policy(learner, self.settings.rollout.sampling)?;
         let mut episodes = self.play(&policy, &tasks, self.settings.rollout.samples, step, interrupt)?;

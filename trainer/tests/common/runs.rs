@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hindsearch_env::experience::Guide;
 use hindsearch_env::hindsight::Critic;
 use hindsearch_env::{Preset, Rules, Task, Trajectory};
 use hindsearch_indexes::Interrupt;
 use hindsearch_retriever::{Passage, Ranked, Retrieve};
 use hindsearch_trainer::ops::Placement;
 use hindsearch_trainer::{
-    Decoder, Error, Language, Learner, Monitor, Record, RunFolder, TrainSettings, Training, Watch, read_metrics,
+    Decoder, Error, Guidance, Language, Learner, Monitor, Record, RunFolder, TrainSettings, Training, Watch,
+    read_metrics,
 };
 
 use super::models::model;
@@ -112,7 +112,7 @@ pub struct Outside<'a> {
     /// Who writes critiques.
     pub critic: Option<&'a dyn Critic>,
     /// What rollouts are shown.
-    pub guide: Option<&'a Guide>,
+    pub guidance: &'a Guidance,
 }
 
 impl World {
@@ -129,7 +129,7 @@ impl World {
             held_out: &self.tasks,
             examples: &self.examples,
             critic: outside.critic,
-            guide: outside.guide,
+            guidance: outside.guidance,
             language: &self.language,
             folder: &folder,
             watch: outside.watch,
