@@ -4,7 +4,7 @@
 HINDSEARCH := target/release/hindsearch
 FEATURES := --features rten,hub,remote,serve,otlp
 
-.PHONY: quickstart train-demo setup build test test-python test-pages test-viewer kernels cuda lint examples deny clean
+.PHONY: quickstart train-demo methods setup build test test-python test-pages test-viewer kernels cuda lint examples deny clean
 
 quickstart: setup build
 	@sh tools/quickstart.sh $(HINDSEARCH)
@@ -13,6 +13,11 @@ quickstart: setup build
 train-demo: setup
 	cargo build --release --bins --example small_world
 	@sh tools/train_demo.sh $(HINDSEARCH) target/release/examples/small_world
+
+# Methods of training compared in the same world, three seeds each; about half an hour on two cores.
+methods: setup
+	cargo build --release --bins --example small_world
+	@sh tools/methods.sh $(HINDSEARCH) target/release/examples/small_world
 
 # ONNX Runtime and the default model, as pinned wheels, into .cache/hindsearch.
 setup:

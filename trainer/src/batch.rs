@@ -22,6 +22,8 @@ pub struct Sample {
     pub places: Vec<usize>,
     /// For each of these, whether it is part of a query.
     pub in_query: Vec<bool>,
+    /// For each of these, whether it spells an accepted answer; empty where that was not looked for. It is told, and not learnt.
+    pub spells_gold: Vec<bool>,
     /// For each of these, its log-probability under the policy that wrote it; nothing where that is not known.
     pub logprobs: Option<Vec<f32>>,
     /// How much better the episode was than its siblings.
@@ -62,7 +64,15 @@ impl Sample {
             let expected = format!("log-probabilities of {} to 0", LOGPROBS.start());
             return Err(Error::invalid(what(), expected, wrong.to_string()));
         }
-        Ok(Self { tokens, places, in_query, logprobs: known.then_some(logprobs), advantage, lessons: Vec::new() })
+        Ok(Self {
+            tokens,
+            places,
+            in_query,
+            spells_gold: Vec::new(),
+            logprobs: known.then_some(logprobs),
+            advantage,
+            lessons: Vec::new(),
+        })
     }
 
     /// Its tokens.
@@ -75,6 +85,7 @@ impl Sample {
         let tokens = [prompt, answer].concat();
         let places: Vec<usize> = (prompt.len().max(1)..tokens.len()).collect();
         Self {
+            spells_gold: Vec::new(),
             in_query: vec![false; places.len()],
             places,
             tokens,

@@ -59,7 +59,8 @@ impl Layers {
         let what = if names.is_empty() { "the settings".into() } else { names.join(" with ") };
         TrainSettings::parse(&self.all.to_string(), &what).map_err(|error| {
             // A layer that is wrong by itself is told with its line.
-            let alone = self.parts.iter().find_map(|(what, text)| TrainSettings::parse(text, what).err());
+            // What only all of them together can mean is no fault of one.
+            let alone = self.parts.iter().find_map(|(what, text)| TrainSettings::read(text, what).err());
             alone.unwrap_or(error)
         })
     }

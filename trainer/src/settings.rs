@@ -11,7 +11,7 @@ use toml::Value;
 
 use crate::decoder::{Decoder, LoraConfig};
 use crate::generate::Sampling;
-use crate::hindsight::{HindsightSettings, View};
+use crate::hindsight::{HindsightSettings, TeacherWeights, View};
 use crate::objective::Objectives;
 use crate::ops::Placement;
 use crate::optim::{AdamW, AdamWSettings};
@@ -219,12 +219,15 @@ impl TrainSettings {
     /// # Errors
     /// [`Error::InvalidInput`] for an unknown key or a value out of its range.
     pub fn parse(text: &str, what: &str) -> Result<Self> {
-        let read = toml::from_str(text);
-        let settings: Self = read.map_err(|error: toml::de::Error| {
-            Error::invalid(what, "settings of a run", error.to_string().trim_end())
-        })?;
+        let settings = Self::read(text, what)?;
         settings.check()?;
         Ok(settings)
+    }
+
+    /// What is written there, whether or not it belongs together.
+    pub(crate) fn read(text: &str, what: &str) -> Result<Self> {
+        let read = toml::from_str(text);
+        read.map_err(|error: toml::de::Error| Error::invalid(what, "settings of a run", error.to_string().trim_end()))
     }
 
     /// As TOML, with all values.
@@ -262,6 +265,16 @@ impl TrainSettings {
             settings: self.update,
             temperature: self.rollout.sampling.temperature,
         })
+    }
+
+    /// Whether a model is held beside the one that learns: the reference, or a teacher of other weights.
+    ///
+    /// # Errors
+    /// Those of [`Self::objectives`].
+    pub fn holds_another_model(&self) -> Result<bool> {
+        let objectives = self.objectives()?;
+        let teaches = objectives.needs_teacher() && self.hindsight.teacher.weights != TeacherWeights::Current;
+        Ok(objectives.needs_reference() || teaches)
     }
 
     /// What the model computes in.
@@ -304,19 +317,43 @@ impl TrainSettings {
 
     /// A teacher that is told nothing teaches nothing, and one whose words have no weight is asked for nothing.
     fn check_teacher(&self) -> Result<()> {
-        let needed = self.objectives()?.needs_teacher();
-        match (needed, self.hindsight.view) {
+        let objectives = self.objectives()?;
+        let refuse = |what: &str, expected: &str, found: String| Err(Error::invalid(what, expected, found));
+        let HindsightSettings { view, schedule, guards, .. } = &self.hindsight;
+        match (objectives.needs_teacher(), *view) {
             (true, View::None) => {
                 let expected =
                     "what the teacher is told (`critique`, `siblings`, ...), since `objective.hindsight` has weights";
-                Err(Error::invalid("hindsight.view", expected, "`none`"))
+                return refuse("hindsight.view", expected, "`none`".into());
             }
-            (false, view) if view != View::None => {
+            (false, View::None) => return Ok(()),
+            (false, _) => {
                 let expected = "a weight in `objective.hindsight`, since `hindsight.view` is not `none`";
-                Err(Error::invalid("objective.hindsight", expected, "none"))
+                return refuse("objective.hindsight", expected, "none".into());
             }
-            _ => Ok(()),
+            (true, View::Siblings | View::BetterSibling) if self.rollout.samples < 2 => {
+                let expected = "2 or more, for the teacher is told of siblings";
+                return refuse("rollout.samples", expected, self.rollout.samples.to_string());
+            }
+            (true, _) => {}
         }
+        if self.steps > 0 && (0..self.steps).all(|step| schedule.factor(step) == 0.0) {
+            let expected = format!("a teacher that counts in some of the {} steps", self.steps);
+            let found = format!("start = {}, until = {}", schedule.start, schedule.until);
+            return refuse("hindsight.schedule", &expected, found);
+        }
+        if guards.kl.is_some() && !objectives.needs_reference() {
+            return refuse(
+                "hindsight.guards.kl",
+                "`objective.kl.weight` other than 0, which makes it known",
+                "0".into(),
+            );
+        }
+        if guards.saturation.is_some() && objectives.hindsight.distillation.weight == 0.0 {
+            let expected = "`objective.hindsight.distillation.weight` other than 0, which makes it known";
+            return refuse("hindsight.guards.saturation", expected, "0".into());
+        }
+        Ok(())
     }
 
     /// What types cannot say.

@@ -139,6 +139,17 @@ impl Learner {
         Ok(())
     }
 
+    /// Lets the moving mean of [`TeacherWeights::Ema`] begin with the policy as it is now.
+    ///
+    /// # Errors
+    /// Those of the tensors.
+    pub fn begin_average(&mut self) -> Result<()> {
+        if self.teacher.weights == TeacherWeights::Ema && self.taught_by.is_some() {
+            self.taught_by = Some(Average::of(&self.decoder)?);
+        }
+        Ok(())
+    }
+
     /// What a schedule makes of the weights of all that needs a teacher; 0 asks for none.
     pub fn set_hindsight(&mut self, factor: f64) {
         self.hindsight = factor;
@@ -353,6 +364,10 @@ impl Learner {
         let begun = Instant::now();
         let said = if at_once { self.taught(&samples, is_one)? } else { Vec::new() };
         teaching += begun.elapsed();
+        let clamp = self.objectives.hindsight.distillation.clamp;
+        for (sample, said) in samples.iter().zip(&said).filter_map(|(sample, said)| Some((sample, said.as_ref()?))) {
+            metrics.add("hindsight/gold_weight", said.gold_weight(sample, clamp));
+        }
         for _ in 0..self.settings.epochs {
             for (part, samples) in samples.chunks(size).enumerate() {
                 let begun = Instant::now();

@@ -184,7 +184,7 @@ fn nothing_counts_before_the_schedule_begins() {
     run(&settings(&[HINDSEARCH, schedule]), folder.path(), Some(&judge), None).unwrap();
     let found = metrics(folder.path());
     let factors: Vec<_> = (1..=3).map(|step| found.get(&(step, "hindsight/factor".to_owned())).copied()).collect();
-    assert_eq!(factors, [None, Some(0.5), None]);
+    assert_eq!(factors, [Some(0.0), Some(0.5), Some(0.0)]);
     // Nobody was asked in vain.
     let played = read_trajectories(&folder.path().join("trajectories/step-000002.jsonl")).unwrap().len();
     assert_eq!(judge.asked.lock().unwrap().len(), played);
@@ -245,7 +245,7 @@ fn every_method_that_is_built_in_takes_its_steps() {
         run(&settings, folder.path(), Some(&judge), None).unwrap_or_else(|error| panic!("{name}: {error}"));
         let found = metrics(folder.path());
         assert!(found[&(1, "loss".to_owned())].is_finite(), "{name}");
-        let is_taught = found.contains_key(&(1, "hindsight/factor".to_owned()));
+        let is_taught = found.get(&(1, "hindsight/factor".to_owned())) == Some(&1.0);
         assert_eq!(is_taught, settings.objectives().unwrap().needs_teacher(), "{name}");
     }
 }
@@ -307,6 +307,25 @@ fn settings_that_cannot_be_meant_are_refused() {
         ("[hindsight.siblings]\nrho = nan\n", "hindsight.siblings.rho"),
         ("[hindsight.guards]\nkl = inf\n", "hindsight.guards"),
         ("[hindsight]\nveiw = \"gold\"\n", "veiw"),
+        ("[objective.hindsight.distillation]\nweight = -1.0\n[hindsight]\nview = \"gold\"\n", "distillation.weight"),
+        (
+            "[objective.hindsight.distillation]\nweight = 1.0\n[hindsight]\nview = \"gold\"\nschedule = { start = 3 }\n",
+            "schedule",
+        ),
+        (
+            "[objective.hindsight.divergence]\nweight = 1.0\n[hindsight]\nview = \"siblings\"\n[rollout]\nsamples = 1\n",
+            "samples",
+        ),
+        (
+            "[objective]\nkl = { weight = 0.0 }\nhindsight = { distillation = { weight = 1.0 } }\n[hindsight]\nview = \"gold\"\nguards = { kl = 1.0 }\n",
+            "guards.kl",
+        ),
+        (
+            "[objective.hindsight.divergence]\nweight = 1.0\n[hindsight]\nview = \"gold\"\nguards = { saturation = 0.5 }\n",
+            "guards.saturation",
+        ),
+        ("[experience]\nplanning = \"e2\"\n", "experience"),
+        ("[experience]\nplanning = \"e2\"\nrefresh_every = 3\ndistiller = \"teacher\"\n", "experience.distiller"),
     ] {
         let mut layers = Layers::default();
         layers.add("base", BASE).unwrap();

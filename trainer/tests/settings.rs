@@ -45,6 +45,19 @@ fn what_stands_above_changes_what_it_names_and_nothing_else() {
 }
 
 #[test]
+fn a_layer_that_only_means_something_above_others_is_not_blamed() {
+    let mut layers = Layers::default();
+    layers.add_preset("hindsearch", &TrainPreset::named("hindsearch").expect("a preset")).expect("TOML");
+    layers
+        .change("a value", &"[objective.hindsight.distillation]\nweight = 0.02".parse().expect("TOML"))
+        .expect("TOML");
+    layers.settings().unwrap_or_else(|error| panic!("{error}"));
+    layers.change("another", &"[hindsight]\nbudget = 0".parse().expect("TOML")).expect("TOML");
+    let error = layers.settings().expect_err("a budget of nothing").to_string();
+    assert!(error.contains("hindsight.budget"), "{error}");
+}
+
+#[test]
 fn the_layer_that_is_wrong_is_named() {
     let mut layers = Layers::default();
     layers.add_preset("grpo", &TrainPreset::named("grpo").expect("a preset")).expect("TOML");

@@ -67,6 +67,7 @@ fn samples(golden: &Golden) -> Vec<Sample> {
         tokens: sample.tokens.clone(),
         places: sample.places.clone(),
         in_query: sample.in_query.clone(),
+        spells_gold: Vec::new(),
         logprobs: None,
         advantage: sample.advantage,
         lessons: sample.lesson.iter().map(lesson).collect(),
@@ -261,6 +262,11 @@ fn a_moving_mean_follows_and_is_part_of_the_state() {
         .zip(begun.iter().zip(now.iter()))
         .fold((0.0, 0.0), |sums, (m, (b, n))| (sums.0 + (m - b).abs(), sums.1 + (n - b).abs()));
     assert!(0.0 < near && near < 0.75 * far, "{near} {far}");
+    let mut anew = begin();
+    anew.update(&samples, |_| 1e-2).unwrap();
+    anew.begin_average().unwrap();
+    let (tensors_anew, _) = anew.state().unwrap();
+    assert_eq!(tensors_anew["teacher/model.norm.weight"].values, tensors_anew["model.norm.weight"].values);
     let mut other = begin();
     let tensors = tensors.into_iter().map(|(name, data)| {
         let values = data.values.into_owned().into();
@@ -292,6 +298,24 @@ fn a_teacher_needs_what_it_is_made_of() {
         let error = Learner::new(parts(settings)).err().unwrap().to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn what_a_leak_in_a_hint_teaches_is_told() {
+    let golden = known();
+    let current = teacher(TeacherWeights::Current);
+    let mut learner = learner(only("distillation", None), current, UpdateSettings::default(), golden.temperature);
+    let mut samples = samples(&golden);
+    let known = learner.logprobs(&samples).unwrap();
+    for (sample, known) in samples.iter_mut().zip(known) {
+        sample.logprobs = Some(known);
+    }
+    assert_eq!(learner.update(&samples, |_| 0.0).unwrap().value("hindsight/gold_weight"), None);
+    samples.iter_mut().for_each(|sample| sample.spells_gold = sample.in_query.clone());
+    let metrics = learner.update(&samples, |_| 0.0).unwrap();
+    let (weight, saturated) =
+        (metrics.value("hindsight/gold_weight").unwrap(), metrics.value("hindsight/clamp_saturation").unwrap());
+    assert!(saturated <= weight && weight <= 1.0 && weight > 0.0, "{weight} {saturated}");
 }
 
 #[test]

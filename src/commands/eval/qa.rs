@@ -126,9 +126,13 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         writeln!(out, "{} questions failed outside and have no score: {}", count(failed as u64), harmless(failure))?;
     }
     if let Some(guide) = guide.filter(|_| report.all.advice.mean == 0.0) {
-        let threshold = guide.settings().threshold;
-        let advice = "see `hindsearch experience show` for a `--threshold` that queries reach";
-        writeln!(out, "no experience was shown, for no query came to a cosine of {threshold} with a case; {advice}")?;
+        let why = if guide.settings().guides() {
+            "no query came near enough to a case (`hindsearch experience show` tells which `--threshold` queries reach), or the recipe's \
+             observations have no room for one beside passages"
+        } else {
+            "`--planning` and `--step` are `none`"
+        };
+        writeln!(out, "no experience was shown: {why}")?;
     }
     Ok(out.flush()?)
 }

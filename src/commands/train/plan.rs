@@ -58,7 +58,7 @@ pub fn show_plan(
         batch_tokens: size(settings.update.micro_tokens),
         head_rows: size(LOGIT_ROWS),
         epochs: size(settings.update.epochs),
-        reference: settings.objectives()?.needs_reference(),
+        reference: settings.holds_another_model()?,
     };
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
     let memory = hindsearch::retriever::build::available_memory().unwrap_or(0);

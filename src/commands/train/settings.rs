@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// Arguments that say how a model is trained.
 #[derive(clap::Args)]
 pub struct How {
-    #[arg(long, value_name = "NAME|FILE", help = format!("The method: {}, or a file of settings", TRAIN_PRESETS.join(", ")))]
+    #[arg(long, value_name = "NAME|FILE", help = format!("The method: {}, or a file of settings", TRAIN_PRESETS.join(", ")), long_help = methods())]
     preset: Option<String>,
     /// The run's settings, above those of the method
     #[arg(long, value_name = "FILE")]
@@ -18,6 +18,13 @@ pub struct How {
     /// One setting, above the file's
     #[arg(long = "override", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+}
+
+/// Each method in a line.
+fn methods() -> String {
+    let about = |name: &&str| TrainPreset::named(name).map(|preset| format!("\n  {name:24}{}", preset.about));
+    let lines: Vec<String> = TRAIN_PRESETS.iter().filter_map(|name| about(name).ok()).collect();
+    format!("The method, or a file of settings:{}", lines.concat())
 }
 
 /// How a model is trained.

@@ -199,7 +199,7 @@ pub struct Guards {
     /// Of `hindsight/clamp_saturation`, a share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saturation: Option<f64>,
-    /// Of `hindsight/gap_mean`, in nats.
+    /// Of `hindsight/gap_mean`, in nats: how much likelier the teacher finds taught queries than the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
     /// What happens beyond a limit.

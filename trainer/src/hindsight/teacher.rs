@@ -9,7 +9,7 @@ use crate::batch::{Sample, micro_batches};
 use crate::decoder::Decoder;
 use crate::generate::{Sequence, hidden_states};
 use crate::model::ModelFiles;
-use crate::objective::{NO_TOKEN, Side, Support};
+use crate::objective::{Metric, NO_TOKEN, Side, Support};
 use crate::ops::{Logprobs, Others, Placement};
 use crate::text::Language;
 use crate::{Error, Result};
@@ -117,6 +117,18 @@ pub(crate) struct SaidTop {
     pub teacher: Vec<f32>,
     /// Under the policy before the first update, where the loss needs that.
     pub old: Option<Vec<f32>>,
+}
+
+impl Said {
+    /// How much likelier it found tokens that spell an accepted answer, clamped as HindSearch's weight: what a leak in a hint teaches.
+    pub(crate) fn gold_weight(&self, sample: &Sample, clamp: f64) -> Metric {
+        let old = sample.logprobs.iter().flatten();
+        let all = self.mask.iter().zip(&self.logprobs).zip(old).zip(&sample.spells_gold);
+        let spelled = all.filter(|(((mask, _), _), gold)| **gold && **mask != 0.0);
+        let weights = spelled.map(|(((_, teacher), old), _)| f64::from(teacher - old).clamp(0.0, clamp));
+        let (sum, count) = weights.fold((0.0, 0.0), |(sum, count), weight| (sum + weight, count + 1.0));
+        Metric::Mean { sum, count }
+    }
 }
 
 /// A teacher at work.

@@ -175,6 +175,12 @@ impl Objectives {
         if let Some((name, weight)) = weights.into_iter().find(|(_, weight)| !weight.is_finite()) {
             return Err(Error::invalid(format!("{name}.weight"), "a finite number", weight.to_string()));
         }
+        if let Some((name, weight)) =
+            weights.into_iter().find(|(name, weight)| name.starts_with("hindsight") && *weight < 0.0)
+        {
+            let expected = "0 or more: a teacher is learnt from, not shunned";
+            return Err(Error::invalid(format!("{name}.weight"), expected, weight.to_string()));
+        }
         self.aggregation.check("aggregation")?;
         self.policy_gradient.check()?;
         self.kl.check()?;

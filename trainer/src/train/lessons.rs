@@ -64,6 +64,11 @@ impl Training<'_> {
             let Some(advantage) = advantage else { continue };
             let read = self.language.tokenized(&self.rules.preset().prompt, episode)?;
             let mut sample = Sample::of(&read, self.settings.hindsight.span, advantage)?;
+            metrics.add("query/straddling", mean(read.straddling() as f64));
+            if let Some(task) = tasks.iter().find(|task| !told.is_empty() && task.id() == episode.task) {
+                let gold = read.gold_mask(task);
+                sample.spells_gold = sample.places.iter().map(|place| gold.get(*place) == Some(&true)).collect();
+            }
             for (hint, part) in told {
                 let aligned = alignment.lesson(&read, hint.as_ref(), part)?;
                 metrics.add("hindsight/no_lesson", mean(f64::from(u8::from(aligned.is_none()))));
@@ -74,9 +79,11 @@ impl Training<'_> {
             }
             samples.push(sample);
         }
+        if learner.objectives().needs_teacher() {
+            numbers.insert("hindsight/factor".into(), learner.hindsight());
+        }
         if is_taught {
             add(numbers, &metrics);
-            numbers.insert("hindsight/factor".into(), learner.hindsight());
             numbers.insert("time/hints".into(), begun.elapsed().as_secs_f64());
         }
         Ok(samples)

@@ -133,6 +133,9 @@ impl Training<'_> {
                 self.refer(learner, place.step)?;
                 has_reference = true;
             }
+            if place.step == imitated && imitated > 0 {
+                learner.begin_average()?;
+            }
             let step = place.step + 1;
             self.watch.begins(step, last, seconds);
             let begun = Instant::now();

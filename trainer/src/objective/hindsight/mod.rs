@@ -79,19 +79,20 @@ impl Hindsight {
     /// With all weights multiplied by what a schedule says of a step: 0 asks for no teacher.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
-        self.distillation.weight *= factor;
-        self.divergence.weight *= factor;
-        self.surrogate.weight *= factor;
-        self.modulation.weight *= factor;
+        let Self { distillation, divergence, surrogate, modulation } = &mut self;
+        for weight in [&mut distillation.weight, &mut divergence.weight, &mut surrogate.weight, &mut modulation.weight]
+        {
+            *weight *= factor;
+        }
         self
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        self.distillation.check()?;
-        self.divergence.check()?;
-        self.surrogate.check()?;
-        self.modulation.check()?;
-        let Self { divergence, surrogate, .. } = self;
+        let Self { distillation, divergence, surrogate, modulation } = self;
+        distillation.check()?;
+        divergence.check()?;
+        surrogate.check()?;
+        modulation.check()?;
         if divergence.weight != 0.0 && surrogate.weight != 0.0 && divergence.support != surrogate.support {
             let expected = format!("{:?}, as in hindsight.divergence, for there is one teacher", divergence.support);
             return Err(Error::invalid("hindsight.surrogate.support", expected, format!("{:?}", surrogate.support)));
