@@ -60,7 +60,8 @@ fn experience_is_built_by_rules_shown_and_used() {
         let rules = play["experience"].as_array().expect("experience").len();
         assert!(rules > 0 && play["spans"][0]["role"] == "system", "{play}");
         let step = play["turns"][0]["experience"].as_array().expect("experience");
-        assert_eq!(step.len(), 2);
+        // Two at most; what both say is said once.
+        assert!((1..=2).contains(&step.len()) && (step.len() == 1 || step[0]["text"] != step[1]["text"]), "{step:?}");
         let own = all["entries"].as_array().expect("entries").iter().filter(|entry| entry["tasks"][0] == play["task"]);
         assert!(own.into_iter().all(|entry| step.iter().all(|shown| shown["entry"] != entry["id"])), "its own");
     }

@@ -360,5 +360,6 @@ fn settings_that_cannot_be_meant_are_refused() {
     let all = "planning = \"e2+e3\"\nstep = \"none\"\nthreshold = 0.7\nk = 2\nexclude_own = false\nrefresh_every = 10\ndistiller = \"self\"\nfile = \"x\"";
     assert_eq!(read(all).unwrap().planning, Planning::E2AndE3);
     assert!(read("treshold = 0.7").is_err() && read("planning = \"e1\"").is_err());
-    assert_eq!(read("").unwrap(), settings());
+    assert_eq!(read("").unwrap(), ExperienceSettings::default());
+    assert!(!ExperienceSettings::default().guides() && settings().guides());
 }

@@ -471,7 +471,7 @@ fn vectors_of_many_keys_are_kept_beside_the_file_and_never_believed_blindly() {
             keys().embed(texts)
         })
     };
-    let settings = || ExperienceSettings { planning: Planning::None, ..ExperienceSettings::default() };
+    let settings = || ExperienceSettings { planning: Planning::None, ..ExperienceSettings::published() };
     let asked = ["word7 other".to_owned()];
     let found = || Guide::open(&path, settings(), counting()).unwrap().step(&[("x", &asked)]).unwrap();
     let first = found();

@@ -80,6 +80,15 @@ impl Learner {
         let LearnerParts { decoder, objectives, teacher, optimizer, settings, temperature } = parts;
         objectives.check()?;
         teacher.check()?;
+        let vocabulary = decoder.config().vocabulary;
+        if let Some(support) = objectives.hindsight.support().filter(|support| support.k > vocabulary) {
+            let expected = format!("at most the {vocabulary} tokens of the model's vocabulary");
+            return Err(Error::invalid(
+                "hindsight.divergence.support.k (or surrogate's)",
+                expected,
+                support.k.to_string(),
+            ));
+        }
         if settings.micro_tokens == 0 || settings.epochs == 0 {
             return Err(Error::invalid("update", "`micro_tokens` and `epochs` of 1 or more", "0"));
         }

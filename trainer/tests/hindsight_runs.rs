@@ -47,6 +47,8 @@ struct Judge {
     asked: Mutex<Vec<(String, u32)>>,
     /// It fails where this says so.
     fails: bool,
+    /// What it may be asked is used up after so many.
+    budget: Option<usize>,
 }
 
 impl Critic for Judge {
@@ -56,6 +58,10 @@ impl Critic for Judge {
             self.asked.lock().unwrap().push((episode.task.clone(), episode.sample));
             if self.fails {
                 return Err(hindsearch_env::Error::Interrupted);
+            }
+            if self.budget.is_some_and(|most| self.asked.lock().unwrap().len() > most) {
+                let (what, expected, found) = ("budget".to_owned(), "more".to_owned(), "none".to_owned());
+                return Err(hindsearch_env::Error::InvalidInput { what, expected, found });
             }
             let gold = task.gold().answers()[0].clone();
             let text = format!("Search for {gold}. Then answer.");
@@ -159,6 +165,11 @@ fn a_judge_that_is_not_there_ends_the_run() {
     assert!(run(&settings(&[HINDSEARCH]), folder.path(), Some(&judge), None).is_err());
     let error = run(&settings(&[HINDSEARCH]), tempdir().unwrap().path(), None, None).err().unwrap();
     assert!(error.to_string().contains("critic"), "{error}");
+    // A step is not half taught where the budget ends.
+    let (folder, judge) = (tempdir().unwrap(), Judge { budget: Some(13), ..Judge::default() });
+    let error = run(&settings(&[HINDSEARCH]), folder.path(), Some(&judge), None).err().unwrap();
+    assert!(error.to_string().contains("budget"), "{error}");
+    assert_eq!(metrics(folder.path()).keys().map(|(step, _)| *step).max(), Some(1));
 }
 
 #[test]
@@ -195,7 +206,8 @@ fn nothing_counts_before_the_schedule_begins() {
 #[test]
 fn guards_halve_what_a_teacher_says_or_end_the_run() {
     let (folder, judge) = (tempdir().unwrap(), Judge::default());
-    let guard = "[hindsight.guards]\nsaturation = -1.0\n";
+    // Wherever the teacher is surer, the weight is at its limit.
+    let guard = "[objective.hindsight.distillation]\nclamp = 1e-9\n[hindsight.guards]\nsaturation = 0.0\n";
     run(&settings(&[HINDSEARCH, guard]), folder.path(), Some(&judge), None).unwrap();
     let found = metrics(folder.path());
     let factors: Vec<_> = (1..=3).map(|step| found[&(step, "hindsight/factor".to_owned())]).collect();
@@ -206,6 +218,12 @@ fn guards_halve_what_a_teacher_says_or_end_the_run() {
     let error = run(&settings(&[HINDSEARCH, &stop]), folder.path(), Some(&judge), None).err().unwrap();
     assert!(error.to_string().contains("hindsight/clamp_saturation"), "{error}");
     assert!(folder.path().join("checkpoints").read_dir().unwrap().next().is_some(), "the step is saved");
+    // The same command does not go on beyond the limit.
+    let trained = || metrics(folder.path()).keys().map(|(step, _)| *step).max();
+    let before = trained();
+    let error = run(&settings(&[HINDSEARCH, &stop]), folder.path(), Some(&judge), None).err().unwrap();
+    assert!(error.to_string().contains("hindsight.guards"), "{error}");
+    assert_eq!(trained(), before);
 }
 
 #[test]
@@ -304,8 +322,10 @@ fn settings_that_cannot_be_meant_are_refused() {
         ("[hindsight.critic]\nkind = \"server\"\n", "hindsight.critic"),
         ("[hindsight.critic]\nmodel = \"m\"\n", "hindsight.critic"),
         ("[hindsight.teacher]\nweights = \"larger\"\n", "hindsight.teacher.model"),
-        ("[hindsight.siblings]\nrho = nan\n", "hindsight.siblings.rho"),
+        ("[hindsight.siblings]\nrho = nan\n", "rho"),
         ("[hindsight.guards]\nkl = inf\n", "hindsight.guards"),
+        ("[hindsight.guards]\nkl = -1.0\n", "hindsight.guards"),
+        ("[hindsight.siblings]\nrho = -1.0\n", "rho"),
         ("[hindsight]\nveiw = \"gold\"\n", "veiw"),
         ("[objective.hindsight.distillation]\nweight = -1.0\n[hindsight]\nview = \"gold\"\n", "distillation.weight"),
         (

@@ -298,6 +298,10 @@ fn a_teacher_needs_what_it_is_made_of() {
         let error = Learner::new(parts(settings)).err().unwrap().to_string();
         assert!(error.contains(expected), "{error}");
     }
+    let greedy = only("divergence", Some(Support { k: 100_000_000, side: Side::Teacher }));
+    let parts = LearnerParts { objectives: greedy, ..parts(teacher(TeacherWeights::Current)) };
+    let error = Learner::new(parts).err().unwrap().to_string();
+    assert!(error.contains("support.k") && error.contains("384"), "{error}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::Hint;
 use super::outcome::{f1, is_over};
 use super::transcript::{answer_line, documents, queries, thought};
 use crate::tasks::shuffled;
-use crate::{Task, Trajectory};
+use crate::{Error, Result, Task, Trajectory};
 
 /// The attempts at one task, and whose teacher asks.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +38,19 @@ pub struct SiblingOptions {
     pub merge: bool,
     /// Whether the attempts stand in an order by chance.
     pub shuffle: bool,
+}
+
+impl SiblingOptions {
+    /// Refuses what cannot be meant.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a `rho` that no F1 is on both sides of.
+    pub fn check(&self) -> Result<()> {
+        if (0.0..1.0).contains(&self.rho) {
+            return Ok(());
+        }
+        Err(Error::invalid("`rho` of siblings", "0 or more, and less than 1", self.rho.to_string()))
+    }
 }
 
 impl Default for SiblingOptions {

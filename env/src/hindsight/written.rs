@@ -9,6 +9,8 @@ use super::{Critic, CriticOptions, Critique, Leak};
 use crate::{Error, Request, Result, Task, Trajectory, Writer, escape};
 
 const MOST_SENTENCES: usize = 2;
+/// Letters of a word, on average, with which a critique is still words.
+const LONGEST_WORD: usize = 20;
 
 /// A critic that lets a model write. A reply that cannot be used is asked for once more, with what was wrong with it; then there is no
 /// critique.
@@ -163,6 +165,10 @@ fn read(reply: &str, options: &CriticOptions, attempt: &Trajectory) -> Result<(S
     let words = text.split_whitespace().count();
     if words > options.words {
         return Err(format!("it has {words} words, and {} are the most", options.words));
+    }
+    let most = options.words.saturating_mul(LONGEST_WORD);
+    if text.chars().count() > most {
+        return Err(format!("it has words of more than {LONGEST_WORD} letters on average"));
     }
     let count = sentences(text).len();
     if count > MOST_SENTENCES {

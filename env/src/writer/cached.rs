@@ -10,6 +10,9 @@ use super::{Request, Writer};
 use crate::log::JsonLog;
 use crate::{Error, Result};
 
+/// Requests that a writer is given at a time: what a kill can cost.
+const AT_ONCE: usize = 64;
+
 /// A writer whose texts are kept in a file, a JSON object a line, by a hash of its name and the request. A request that was answered
 /// is not passed on again. What fails is not kept.
 pub struct CachedWriter<W> {
@@ -68,17 +71,20 @@ impl<W: Writer> Writer for CachedWriter<W> {
                 }
             }
         }
-        let asked: Vec<Request> = open.iter().map(|(_, request)| (*request).clone()).collect();
-        let written = if asked.is_empty() { Vec::new() } else { self.writer.write(&asked) };
         let mut failed: HashMap<&String, Error> = HashMap::new();
-        let mut kept = self.kept();
-        for ((key, _), text) in open.into_iter().zip(written) {
-            let line = text.map(|text| Line { key: key.clone(), writer: self.name().to_owned(), text });
-            match line.and_then(|line| kept.log.append(&line).map(|()| line.text)) {
-                Ok(text) => drop(kept.texts.insert(key.clone(), text)),
-                Err(error) => drop(failed.insert(key, error)),
+        for open in open.chunks(AT_ONCE) {
+            let asked: Vec<Request> = open.iter().map(|(_, request)| (*request).clone()).collect();
+            let written = self.writer.write(&asked);
+            let mut kept = self.kept();
+            for ((key, _), text) in open.iter().zip(written) {
+                let line = text.map(|text| Line { key: (*key).clone(), writer: self.name().to_owned(), text });
+                match line.and_then(|line| kept.log.append(&line).map(|()| line.text)) {
+                    Ok(text) => drop(kept.texts.insert((*key).clone(), text)),
+                    Err(error) => drop(failed.insert(key, error)),
+                }
             }
         }
+        let kept = self.kept();
         let answer = |key: &String| match kept.texts.get(key) {
             Some(text) => Ok(text.clone()),
             // The same request twice fails twice; the error is told in full once.

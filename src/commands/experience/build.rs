@@ -74,6 +74,13 @@ pub struct Args {
 /// # Errors
 /// Unreadable trajectories or tasks, a model that is not there, a server that does not answer, plays that teach nothing.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
+    // What is there already may be older experience, and nothing else: not the plays, say.
+    if args.out.is_file() {
+        Experience::read(&args.out).map_err(|error| {
+            let advice = "name another file, or move it away";
+            Failure::Usage(format!("`{}` is there, and is no experience; {advice} ({error})", args.out.display()))
+        })?;
+    }
     let set = args.chosen.read()?;
     let (plays, missing) = with_tasks(trajectories(&args.run)?, set.tasks());
     tell_missing(missing, plays.len(), context)?;

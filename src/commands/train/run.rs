@@ -20,8 +20,17 @@ use crate::commands::{Context, write_whole};
 use crate::failure::Failure;
 
 /// Settings that may change while a run goes on.
-const MAY_CHANGE: &[&str] =
-    &["steps", "evaluation", "checkpoint", "rollout.parallel", "update.micro_tokens", "schedule.total"];
+const MAY_CHANGE: &[&str] = &[
+    "steps",
+    "evaluation",
+    "checkpoint",
+    "rollout.parallel",
+    "update.micro_tokens",
+    "schedule.total",
+    "hindsight.critic.address",
+    "hindsight.critic.parallel",
+    "hindsight.critic.requests",
+];
 
 /// What a run needs.
 pub struct Run<'a> {
@@ -92,12 +101,14 @@ impl Run<'_> {
         }
         check_model(&self.learnt())?;
         let guidance = self.guidance(place, context)?;
+        let (settings, tasks) = (self.settings, self.questions.learnt.tasks());
+        let (retriever, placement) = (&*place.retriever, &placement);
+        let source = Source { settings, tasks, retriever, model: self.model, placement, out: self.out };
+        source.check()?;
         // Not before all that can be refused is known to be usable.
         let folder = self.folder()?;
         folder.keep(self.recipe, &inputs)?;
-        let (settings, tasks) = (self.settings, self.questions.learnt.tasks());
-        let (retriever, placement) = (&*place.retriever, &placement);
-        let critic = Source { settings, tasks, retriever, model: self.model, placement, out: self.out }.critic()?;
+        let critic = source.critic()?;
         let training = Training {
             settings,
             rules: &rules,

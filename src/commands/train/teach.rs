@@ -6,7 +6,7 @@ use hindsearch::env::Task;
 use hindsearch::env::hindsight::{Critic, CriticOptions, RuleCritic, WrittenCritic};
 use hindsearch::retriever::Retrieve;
 use hindsearch::trainer::ops::Placement;
-use hindsearch::trainer::{CriticKind, CriticSettings, LocalWriter, ModelFiles, TrainSettings, View};
+use hindsearch::trainer::{CriticKind, CriticSettings, Language, LocalWriter, ModelFiles, TrainSettings, View};
 
 use crate::failure::Failure;
 
@@ -31,6 +31,23 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
+    /// Refuses a critic that could not be made, before the run's folder is begun.
+    ///
+    /// # Errors
+    /// As [`Self::critic`].
+    pub fn check(&self) -> Result<(), Failure> {
+        let hindsight = &self.settings.hindsight;
+        match hindsight.critic.kind {
+            _ if hindsight.view != View::Critique => Ok(()),
+            CriticKind::Rules => self.rules(hindsight.critic.options(hindsight.broadcast)).map(drop),
+            CriticKind::Local => {
+                let path = hindsight.critic.model.as_deref().map_or(self.model, Path::new);
+                Ok(Language::open(&ModelFiles::open(path)?).map(drop)?)
+            }
+            CriticKind::Server => check_server(&hindsight.critic),
+        }
+    }
+
     /// Who writes critiques; nobody where none are asked for.
     ///
     /// # Errors
@@ -88,4 +105,15 @@ impl<'a> Source<'a> {
     fn server(&self, _: &CriticSettings, _: CriticOptions) -> Result<Box<dyn Critic + 'a>, Failure> {
         Err(Failure::Usage("`hindsight.critic.kind = \"server\"`: this program is built without `remote`".into()))
     }
+}
+
+#[cfg(feature = "remote")]
+fn check_server(critic: &CriticSettings) -> Result<(), Failure> {
+    let address = critic.address.as_deref().unwrap_or_default();
+    Ok(hindsearch::env::Endpoint::from_environment(address).map(drop)?)
+}
+
+#[cfg(not(feature = "remote"))]
+fn check_server(_: &CriticSettings) -> Result<(), Failure> {
+    Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use hindsearch_env::hindsight::{Content, Critic, Critique, Hint, Siblings, Which, failures, gold};
 use hindsearch_env::{Task, Trajectory};
+use hindsearch_indexes::ErrorKind;
 
 use super::align::Part;
 use super::settings::{Apply, Broadcast, HindsightSettings, View};
@@ -147,6 +148,8 @@ impl Hints<'_> {
             match critique {
                 Ok(Some(critique)) => drop(found.insert(*place, critique)),
                 Ok(None) => dropped += 1,
+                // What no other try changes, such as a budget that is used up.
+                Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error.into()),
                 Err(error) => {
                     faults += 1;
                     fault.get_or_insert(error);

@@ -134,7 +134,7 @@ pub struct CriticSettings {
     pub address: Option<String>,
     /// `server`: requests at a time.
     pub parallel: usize,
-    /// `server`: requests in all, after which the run ends; 0 is no limit.
+    /// `server`: requests at most until the program ends, with whose end the run stops; it goes on with another number. 0 is no limit.
     pub requests: u64,
     /// Whether it is told the accepted answers.
     pub sees_gold: bool,
@@ -252,8 +252,11 @@ impl HindsightSettings {
                 return Err(Error::invalid(format!("hindsight.{name}"), "1 or more", "0"));
             }
         }
-        if let Some((name, limit)) = self.guards.limits().find(|(_, limit)| !limit.is_finite()) {
-            return Err(Error::invalid(format!("hindsight.guards for `{name}`"), "a finite number", limit.to_string()));
+        let is_gap = |name: &str| name == "hindsight/gap_mean";
+        let wrong = |(name, limit): &(&str, f64)| !limit.is_finite() || *limit < 0.0 && !is_gap(name);
+        if let Some((name, limit)) = self.guards.limits().find(wrong) {
+            let expected = if is_gap(name) { "a finite number" } else { "0 or more" };
+            return Err(Error::invalid(format!("hindsight.guards for `{name}`"), expected, limit.to_string()));
         }
         let CriticSettings { kind, model, address, .. } = &self.critic;
         let is_server = *kind == CriticKind::Server;
@@ -265,9 +268,6 @@ impl HindsightSettings {
             let found = format!("kind = {kind:?}, address = {address:?}, model = {model:?}");
             return Err(Error::invalid("hindsight.critic", expected, found));
         }
-        if !self.siblings.rho.is_finite() {
-            return Err(Error::invalid("hindsight.siblings.rho", "a finite number", self.siblings.rho.to_string()));
-        }
-        Ok(())
+        Ok(self.siblings.check()?)
     }
 }

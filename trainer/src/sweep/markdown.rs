@@ -25,7 +25,7 @@ impl Report {
         let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
         writeln!(out, "# What was compared, and what was found\n")?;
         write!(out, "`{}`", self.metric)?;
-        if let Some(tested) = self.tested {
+        if let Some(tested) = self.tested.filter(|_| self.metric.starts_with("test/")) {
             write!(out, " on {tested} held-out tasks")?;
         }
         write!(out, "; n = {} seeds ({}); ", self.seeds.len(), seeds.join(", "))?;

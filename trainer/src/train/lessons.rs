@@ -93,7 +93,8 @@ impl Training<'_> {
     pub(super) fn guarded(&self, numbers: &Numbers, place: &mut Place) -> Option<Error> {
         let guards = &self.settings.hindsight.guards;
         let found = |name: &str| numbers.get(name).copied();
-        let (name, limit) = guards.limits().find(|(name, limit)| found(name).is_some_and(|found| found > *limit))?;
+        let (name, limit) =
+            guards.limits().find(|(name, limit)| found(name).is_some_and(|found| found.is_nan() || found > *limit))?;
         if guards.then == Guarded::Stop {
             return Some(Error::Diverged {
                 what: format!("`{name}` of step {}", place.step),

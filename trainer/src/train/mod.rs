@@ -91,7 +91,14 @@ impl Training<'_> {
             let tested = self.was_tested(step)?.then_some(step);
             let updates = state["updates"].as_u64().unwrap_or(0);
             let guarded = state["guarded"].as_f64().unwrap_or(1.0);
-            place = Place { step, updates, guarded, tested, is_saved: true };
+            if state["stopped"] == true {
+                return Err(Error::Diverged {
+                    what: format!("the run after step {step}"),
+                    found: "a limit of `hindsight.guards` ended it".into(),
+                    remedy: "begin another one, with another teacher, another limit or a smaller weight".into(),
+                });
+            }
+            place = Place { step, updates, guarded, is_stopped: false, tested, is_saved: true };
             self.resume_guidance(step)?;
         }
         let outcome = self.steps(learner, &mut place, &monitor, &checkpoints, interrupt);
@@ -144,6 +151,7 @@ impl Training<'_> {
             *place = Place { step, is_saved: false, ..*place };
             monitor.record(step, &numbers.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>());
             if let Some(stopped) = self.guarded(&numbers, place) {
+                place.is_stopped = true;
                 self.save(learner, place, monitor, checkpoints)?;
                 return Err(stopped);
             }
@@ -246,7 +254,7 @@ impl Training<'_> {
     fn save(&self, learner: &Learner, place: &mut Place, monitor: &Monitor, checkpoints: &Checkpoints) -> Result<()> {
         monitor.sync();
         let (tensors, optimizer) = learner.state()?;
-        let state = json!({ "optimizer": optimizer, "updates": place.updates, "guarded": place.guarded });
+        let state = json!({ "optimizer": optimizer, "updates": place.updates, "guarded": place.guarded, "stopped": place.is_stopped });
         checkpoints.save(&Checkpoint { step: place.step, tensors, state })?;
         place.is_saved = true;
         Ok(())
@@ -255,7 +263,7 @@ impl Training<'_> {
 
 impl Default for Place {
     fn default() -> Self {
-        Self { step: 0, updates: 0, guarded: 1.0, tested: None, is_saved: false }
+        Self { step: 0, updates: 0, guarded: 1.0, is_stopped: false, tested: None, is_saved: false }
     }
 }
 
@@ -267,6 +275,8 @@ struct Place {
     updates: u64,
     /// What guards have made of the weights of all that needs a teacher.
     guarded: f64,
+    /// Whether a guard has ended the run.
+    is_stopped: bool,
     /// The step after which the model was last tested.
     tested: Option<u64>,
     /// Whether all of this is in a checkpoint.

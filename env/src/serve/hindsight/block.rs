@@ -99,6 +99,7 @@ fn tell(env: &EnvServer, service: &Service, item: &Value) -> Result<Arc<str>, Fa
     }
     let task = known(env, own, item.ground_truth.as_ref(), item.passages)?;
     let attempts: Vec<&Trajectory> = attempts.iter().collect();
+    item.options.check().map_err(|error| Fault::invalid(error.to_string()))?;
     let siblings = Siblings { task: &task, attempts: &attempts, own: item.own };
     let hint = match item.view {
         View::Siblings => siblings.block(&item.options, item.seed),

@@ -202,7 +202,7 @@ pub(in crate::serve) fn checked(trajectory: Trajectory) -> Result<Trajectory, Fa
     for (number, span) in spans.iter().enumerate() {
         let tokens = span.tokens.len();
         let fits = |length: usize| length == 0 || length == tokens;
-        let ends = span.ends.iter().all(|&end| span.text.is_char_boundary(end));
+        let ends = span.ends.iter().all(|&end| span.text.is_char_boundary(end)) && span.ends.is_sorted();
         if !fits(span.logprobs.len()) || !fits(span.ends.len()) || !ends {
             return refuse(format!("the tokens of span {number} do not belong together"));
         }
