@@ -313,6 +313,69 @@ fn every_placement_and_span_takes_its_steps() {
     }
 }
 
+/// Every published ablation, and what else the frame can be set to.
+#[test]
+fn every_switch_takes_its_steps() {
+    let critique = "view = \"critique\"";
+    let siblings = "view = \"siblings\"\napply = \"all\"";
+    let mut switches: Vec<(String, &str)> = Vec::new();
+    for change in [
+        "broadcast = \"earliest-error-step\"",
+        "apply = \"all\"",
+        "apply = \"mixed-groups\"",
+        "apply = \"all-failed-groups\"",
+        "tokens = \"actions\"",
+        "skip_homogeneous = true",
+        "critic = { sees_gold = false, leak = \"redact\" }",
+        "teacher = { weights = \"current\", refresh = \"batch\" }",
+        "teacher = { weights = \"ema\", rate = 0.5 }",
+    ] {
+        switches.push((format!("{critique}\n{change}"), "distillation = { weight = 0.1, scope = \"policy\" }"));
+    }
+    for change in ["scope = \"query\"", "detach = false", "clamp = 0.5", "aggregation = \"seq-mean-token-mean\""] {
+        let loss = Box::leak(format!("distillation = {{ weight = 0.1, {change} }}").into_boxed_str());
+        switches.push((critique.into(), loss));
+    }
+    for change in [
+        "future_masking = false",
+        "content = \"step-documents\"",
+        "labels = \"none\"",
+        "labels = \"shuffled\"",
+        "which = \"correct-only\"",
+        "which = \"own-only\"",
+        "which = \"leave-one-out\"",
+        "rho = 0.5",
+        "merge = true",
+        "shuffle = true",
+    ] {
+        let loss = "divergence = { weight = 0.1, scope = \"policy\" }";
+        switches.push((format!("{siblings}\nsiblings = {{ {change} }}"), loss));
+    }
+    for change in [
+        "distance = \"forward-kl\"",
+        "distance = \"reverse-kl\"",
+        "distance = \"mse\"",
+        "tail = \"renormalise\"",
+        "tail = \"drop\", distance = \"jsd\"",
+        "support = { k = 3, side = \"student\" }",
+        "support = { k = 3, side = \"union\" }",
+        "support = { k = 3, side = \"overlap\" }",
+        "support = { k = 384, side = \"teacher\" }",
+    ] {
+        let loss = format!("divergence = {{ weight = 0.1, scope = \"policy\", {change} }}").into_boxed_str();
+        switches.push((siblings.into(), Box::leak(loss)));
+    }
+    for (frame, loss) in switches {
+        let change = format!("steps = 1\n[objective]\nhindsight = {{ {loss} }}\n[hindsight]\n{frame}\n");
+        let (folder, judge) = (tempdir().unwrap(), Judge::default());
+        run(&settings(&[&change]), folder.path(), Some(&judge), None)
+            .unwrap_or_else(|error| panic!("{change}: {error}"));
+        let found = metrics(folder.path());
+        assert!(found[&(1, "loss".to_owned())].is_finite(), "{change}");
+        assert_eq!(found[&(1, "hindsight/factor".to_owned())], 1.0, "{change}");
+    }
+}
+
 #[test]
 fn settings_that_cannot_be_meant_are_refused() {
     for (changes, expected) in [
