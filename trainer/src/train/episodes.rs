@@ -151,9 +151,14 @@ pub(super) fn add(numbers: &mut Numbers, metrics: &Metrics) {
     numbers.extend(metrics.iter().map(|(name, value)| (name.to_owned(), value)));
 }
 
+/// Tasks by their ids, which are those that episodes name.
+pub(super) fn by_id(tasks: &[Task]) -> HashMap<&str, &Task> {
+    tasks.iter().map(|task| (task.id(), task)).collect()
+}
+
 /// What episodes were like.
 pub(super) fn describe(numbers: &mut Numbers, preset: &Preset, tasks: &[Task], episodes: &[Trajectory]) {
-    let by_id: HashMap<&str, &Task> = tasks.iter().map(|task| (task.id(), task)).collect();
+    let by_id = by_id(tasks);
     let of = |episode: &Trajectory| Some(searches_that_found(preset, by_id.get(&*episode.task)?, episode));
     let found: Vec<bool> = episodes.iter().filter_map(of).flatten().collect();
     if !found.is_empty() {

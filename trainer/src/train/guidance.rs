@@ -1,6 +1,5 @@
 //! Which experience guides rollouts now, and how is it built anew from the run's own plays?
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hindsearch_env::experience::{
     BuildOptions, Builder, Distiller, Experience, Group, Guide, KeyEmbedder, Reflector, RuleReflector, WrittenReflector,
 };
-use hindsearch_env::{Task, Trajectory, read_trajectories};
+use hindsearch_env::{Trajectory, read_trajectories};
 use hindsearch_indexes::Interrupt;
 
 use super::Training;
+use super::episodes::by_id;
 use crate::update::Learner;
 use crate::writer::LocalWriter;
 use crate::{Error, Result};
@@ -59,7 +59,7 @@ impl Training<'_> {
         if every == 0 || done == 0 || !done.is_multiple_of(every) {
             return Ok(());
         }
-        let by_id: HashMap<&str, &Task> = self.tasks.iter().map(|task| (task.id(), task)).collect();
+        let by_id = by_id(self.tasks);
         let mut plays: Vec<Trajectory> = Vec::new();
         for earlier in step - every..step {
             plays.extend(read_trajectories(&self.step_file(earlier))?);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use hindsearch_env::hindsight::evidence;
 use hindsearch_env::{Task, Trajectory};
 
-use super::episodes::{Numbers, add};
+use super::episodes::{Numbers, add, by_id};
 use super::{Place, Training};
 use crate::batch::Sample;
 use crate::hindsight::{Alignment, Guarded, Hints, View};
@@ -59,13 +59,13 @@ impl Training<'_> {
             tokens: self.settings.hindsight.tokens,
             queries: hindsight.scopes().all(|scope| scope == TokenScope::Query),
         };
-        let mut samples = Vec::new();
+        let (by_id, mut samples) = (by_id(tasks), Vec::new());
         for ((episode, advantage), told) in episodes.iter().zip(advantages).zip(told) {
             let Some(advantage) = advantage else { continue };
             let read = self.language.tokenized(&self.rules.preset().prompt, episode)?;
             let mut sample = Sample::of(&read, self.settings.hindsight.span, advantage)?;
             metrics.add("query/straddling", mean(read.straddling() as f64));
-            if let Some(task) = tasks.iter().find(|task| !told.is_empty() && task.id() == episode.task) {
+            if let Some(task) = by_id.get(&*episode.task).filter(|_| !told.is_empty()) {
                 let gold = read.gold_mask(task);
                 sample.spells_gold = sample.places.iter().map(|place| gold.get(*place) == Some(&true)).collect();
             }

@@ -1,7 +1,5 @@
 //! Forwards, the loss, and back: what a few samples add to the gradients.
 
-use std::ops::Range;
-
 use candle_core::{Device, Tensor, Var};
 
 use super::Learner;
@@ -14,8 +12,7 @@ use crate::{Error, Result};
 impl Learner {
     pub(super) fn micro_batch(&self, part: Part<'_>, totals: &Totals) -> Result<Metrics> {
         let count = part.batch.rows.len();
-        let taught = part.taught();
-        let Part { samples, batch, said, reference } = part;
+        let Part { samples, batch, .. } = &part;
         let pass = self.decoder.forward(&batch.packed, &batch.rows, self.settings.recompute)?;
         let found = Logprobs::new(pass.hidden(), self.decoder.head(), &batch.targets, self.temperature)?;
         // Where it is not known how likely a token was when it was written: as likely as now.
@@ -26,18 +23,13 @@ impl Learner {
         let entropies = Var::from_tensor(&vector(found.entropies.clone())?)?;
         let objectives = self.objectives_now();
         let width = objectives.hindsight.support().map(|support| support.width());
-        let top = width.map(|width| Top::new(&found, &batch, &said, width)).transpose()?;
-        let spoken = |of: fn(&Said) -> &Vec<f32>| {
-            let of = |(said, place): (&Option<&Said>, &Range<usize>)| {
-                said.map_or_else(|| vec![0.0; place.len()], |said| of(said).clone())
-            };
-            vector(said.iter().zip(&batch.places).flat_map(of).collect())
-        };
+        let top = width.map(|width| Top::new(&found, &part, width)).transpose()?;
+        let spoken = |of: fn(&Said) -> &Vec<f32>| vector(part.gathered(1, 0.0, |said| Some(of(said))));
         let teacher = objectives.needs_teacher().then(|| {
             Ok::<_, Error>(Teacher {
                 logprobs: spoken(|said| &said.logprobs)?,
                 entropy: Some(spoken(|said| &said.entropies)?),
-                mask: vector(taught)?,
+                mask: vector(part.taught())?,
                 top: top.as_ref().map(|top| top.tokens.clone()),
             })
         });
@@ -45,12 +37,12 @@ impl Learner {
             logprobs: logprobs.as_tensor().clone(),
             entropy: Some(entropies.as_tensor().clone()),
             old: vector(old)?,
-            reference: reference.map(vector).transpose()?,
-            policy_mask: vector(vec![1.0; count])?,
-            query_mask: vector(batch.in_query)?,
-            advantages: vector(batch.advantages)?,
             teacher: teacher.transpose()?,
-            rows: batch.places,
+            reference: part.reference.map(vector).transpose()?,
+            policy_mask: vector(vec![1.0; count])?,
+            query_mask: vector(part.batch.in_query)?,
+            advantages: vector(part.batch.advantages)?,
+            rows: part.batch.places,
         };
         let terms = objectives.loss(&tokens, totals)?;
         let gradients = terms.loss.backward()?;
@@ -80,10 +72,19 @@ pub(super) struct Part<'a> {
 impl Part<'_> {
     /// For each needed token, 1 where the teacher spoke of it.
     pub fn taught(&self) -> Vec<f32> {
-        let of = |(said, place): (&Option<&Said>, &Range<usize>)| {
-            said.map_or_else(|| vec![0.0; place.len()], |said| said.mask.clone())
-        };
-        self.said.iter().zip(&self.batch.places).flat_map(of).collect()
+        self.gathered(1, 0.0, |said| Some(&said.mask))
+    }
+
+    /// What was said of each needed token, `width` values; `nothing` where there is none of it.
+    fn gathered<T: Copy>(&self, width: usize, nothing: T, of: impl Fn(&Said) -> Option<&Vec<T>>) -> Vec<T> {
+        let mut all = Vec::with_capacity(self.batch.rows.len() * width);
+        for (said, place) in self.said.iter().zip(&self.batch.places) {
+            match said.and_then(&of) {
+                Some(values) => all.extend_from_slice(values),
+                None => all.resize(all.len() + place.len() * width, nothing),
+            }
+        }
+        all
     }
 }
 
@@ -96,31 +97,21 @@ struct Top {
 }
 
 impl Top {
-    fn new(found: &Logprobs, batch: &Batch, said: &[Option<&Said>], width: usize) -> Result<Self> {
-        let count = batch.rows.len();
-        let gathered = |of: &dyn Fn(&SaidTop) -> Option<Vec<f32>>| -> Option<Vec<f32>> {
-            let nothing = |place: &Range<usize>| vec![0.0; place.len() * width];
-            let of = |(said, place): (&Option<&Said>, &Range<usize>)| match said.and_then(|said| said.top.as_ref()) {
-                Some(top) => of(top),
-                None => Some(nothing(place)),
-            };
-            let parts: Option<Vec<Vec<f32>>> = said.iter().zip(&batch.places).map(of).collect();
-            parts.map(|parts| parts.concat())
+    fn new(found: &Logprobs, part: &Part<'_>, width: usize) -> Result<Self> {
+        let table = |values: Vec<f32>| Tensor::from_vec(values, (part.batch.rows.len(), width), &Device::Cpu);
+        let of_all = |of: fn(&SaidTop) -> Option<&Vec<f32>>| {
+            table(part.gathered(width, 0.0, |said| said.top.as_ref().and_then(of)))
         };
-        let ids = said.iter().zip(&batch.places).flat_map(|(said, place)| {
-            let top = said.and_then(|said| said.top.as_ref());
-            top.map_or_else(|| vec![NO_TOKEN; place.len() * width], |top| top.ids.clone())
-        });
-        let ids: Vec<u32> = ids.collect();
-        let table = |values: Vec<f32>| Tensor::from_vec(values, (count, width), &Device::Cpu);
+        let ids = part.gathered(width, NO_TOKEN, |said| said.top.as_ref().map(|top| &top.ids));
         let student = Var::from_tensor(&table(found.of(Others { ids: &ids, width })?)?)?;
-        let old = gathered(&|top| top.old.clone()).map(table).transpose()?;
+        let is_known = part.said.iter().flatten().filter_map(|said| said.top.as_ref()).all(|top| top.old.is_some());
+        // For a batch that is used once: as likely as now.
+        let old = if is_known { of_all(|top| top.old.as_ref())? } else { student.as_tensor().detach() };
         let tokens = TopTokens {
-            ids: Tensor::from_vec(ids.clone(), (count, width), &Device::Cpu)?,
-            teacher: table(gathered(&|top| Some(top.teacher.clone())).unwrap_or_default())?,
+            ids: Tensor::from_slice(&ids, (part.batch.rows.len(), width), &Device::Cpu)?,
+            teacher: of_all(|top| Some(&top.teacher))?,
             student: student.as_tensor().clone(),
-            // For a batch that is used once: as likely as now.
-            old: Some(old.unwrap_or(student.as_tensor().detach())),
+            old: Some(old),
         };
         Ok(Self { ids, width, student, tokens })
     }

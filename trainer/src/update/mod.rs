@@ -253,7 +253,6 @@ impl Learner {
     }
 
     fn gradients_of(&self, samples: &[Sample], said: &[Option<Said>]) -> Result<Metrics> {
-        self.check(samples)?;
         let reference = self.reference.as_ref().filter(|_| self.objectives.needs_reference());
         let mut reference = reference.map(|decoder| self.scored(decoder, samples)).transpose()?.map(Vec::into_iter);
         let mut said = said.iter();
