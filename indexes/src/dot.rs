@@ -7,10 +7,10 @@
 mod panels;
 mod rows;
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 pub use panels::Panels;
-pub use rows::score_rows;
+pub use rows::{score_each, score_rows};
 
 /// Partial sums of the canonical product.
 const LANES: usize = 8;
@@ -31,24 +31,33 @@ pub fn norm(a: &[f32]) -> f64 {
 
 fn sum_of_products(a: &[f32], b: &[f32]) -> f64 {
     debug_assert_eq!(a.len(), b.len());
-    Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let mut sums = [0f64; LANES];
-            let (a_blocks, a_rest) = a.as_chunks::<LANES>();
-            let (b_blocks, b_rest) = b.as_chunks::<LANES>();
-            for (x, y) in a_blocks.iter().zip(b_blocks) {
-                for lane in 0..LANES {
-                    sums[lane] += f64::from(x[lane]) * f64::from(y[lane]);
-                }
+    Arch::new().dispatch(SumOfProducts { a, b })
+}
+
+struct SumOfProducts<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+}
+
+impl WithSimd for SumOfProducts<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
+        let mut sums = [0f64; LANES];
+        let (a_blocks, a_rest) = self.a.as_chunks::<LANES>();
+        let (b_blocks, b_rest) = self.b.as_chunks::<LANES>();
+        for (x, y) in a_blocks.iter().zip(b_blocks) {
+            for lane in 0..LANES {
+                sums[lane] += f64::from(x[lane]) * f64::from(y[lane]);
             }
-            for (lane, (x, y)) in a_rest.iter().zip(b_rest).enumerate() {
-                sums[lane] += f64::from(*x) * f64::from(*y);
-            }
-            let [s0, s1, s2, s3, s4, s5, s6, s7] = sums;
-            ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
-        },
-    )
+        }
+        for (lane, (x, y)) in a_rest.iter().zip(b_rest).enumerate() {
+            sums[lane] += f64::from(*x) * f64::from(*y);
+        }
+        let [s0, s1, s2, s3, s4, s5, s6, s7] = sums;
+        ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
+    }
 }
 
 /// How far a kernel's score may be from the canonical one, for vectors of `dimensions` values whose norms multiply

@@ -37,9 +37,18 @@ impl Flat {
 
     /// The best of `rows` for one query.
     pub(crate) fn best_of(&self, query: &[f32], rows: &[u64], top_k: usize) -> Result<Vec<Hit>> {
-        let mut best = TopK::new(top_k.min(rows.len()));
+        let slack = dot::slack(query.len(), dot::norm(query) * self.matrix.sum_bound());
+        let mut scores = Vec::with_capacity(rows.len());
+        dot::score_each(rows.len(), query, &mut scores, |at| self.matrix.stored(rows[at]..rows[at] + 1));
+        let mut order: Vec<(f32, u64)> = scores.into_iter().zip(rows.iter().copied()).collect();
+        order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        let mut best = TopK::new(top_k.min(rows.len()).max(1));
         let mut vector = vec![0.0; query.len()];
-        for &row in rows {
+        for (score, row) in order {
+            // Those that follow are not better; what is no number has to be found out.
+            if score < best.threshold() - slack {
+                break;
+            }
             self.matrix.widen(row..row + 1, &mut vector);
             let score = dot::canonical(&vector, query);
             if !score.is_finite() {
@@ -47,7 +56,9 @@ impl Flat {
             }
             best.offer(Hit { row, score });
         }
-        Ok(best.into_hits())
+        let mut hits = best.into_hits();
+        hits.truncate(top_k);
+        Ok(hits)
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use usearch::{IndexOptions, MetricKind, ScalarKind};
 
 use crate::workers::run_workers;
-use crate::{Access, Error, Flat, Hit, Index, MappedFile, Matrix, Result, SearchParams, Vectors};
+use crate::{Access, Effort, Error, Flat, Hit, Index, MappedFile, Matrix, Result, SearchParams, Vectors};
 
 pub use build::{HnswBuilder, HnswSummary};
 use footer::Footer;
@@ -158,8 +158,10 @@ impl Index for Hnsw {
     /// As all indexes.
     fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>> {
         queries.check(self.dimensions(), "query", 0)?;
-        let candidates = params.top_k.saturating_mul(CANDIDATES_PER_HIT).max(MIN_CANDIDATES).max(params.effort);
-        if params.top_k == 0 || candidates as u64 >= self.len() / EXACT_SHARE {
+        let least = if let Effort::Candidates(least) = params.effort { least } else { 0 };
+        let candidates = params.top_k.saturating_mul(CANDIDATES_PER_HIT).max(MIN_CANDIDATES).max(least);
+        let exact = matches!(params.effort, Effort::Exact | Effort::Exhaustive);
+        if exact || params.top_k == 0 || candidates as u64 >= self.len() / EXACT_SHARE {
             return self.exact.search(queries, params);
         }
         let next = AtomicUsize::new(0);

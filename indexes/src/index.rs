@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::workers::cores;
-use crate::{ElementType, Error, Flat, Generation, Hnsw, HnswOptions, Matrix, Result, Vectors};
+use crate::{Effort, ElementType, Error, Flat, Generation, Hnsw, HnswOptions, Matrix, Result, Vectors};
 
 /// A row found, with the inner product of its stored vector and the query.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,20 +15,20 @@ pub struct Hit {
 }
 
 /// How to search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SearchParams {
     /// Hits wanted for each query.
     pub top_k: usize,
     /// Threads for this call; 0 is all cores. The answer does not depend on it.
     pub threads: usize,
-    /// The fewest candidates that an approximate index looks at for a query; it may look at more. Exact ones see all.
-    pub effort: usize,
+    /// How much an approximate index looks at.
+    pub effort: Effort,
 }
 
 impl SearchParams {
     /// `top_k` hits a query, all cores.
     pub fn top(top_k: usize) -> Self {
-        Self { top_k, threads: 0, effort: 0 }
+        Self { top_k, threads: 0, effort: Effort::default() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Read-only memory maps: one of the two places with unsafe code.
+//! Read-only memory maps, and what processor and kernel are told about them; one of the few places with unsafe code.
 //!
 //! A mapped file that is truncated by another process ends this one with SIGBUS. The index format makes that
 //! impossible short of sabotage: published files are read-only and replaced by rename, never written in place.
@@ -34,10 +34,14 @@ impl MappedFile {
     /// # Errors
     /// [`Error::Io`] when the file cannot be opened or mapped.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io("open", path))?;
+        Self::of(&File::open(path).map_err(Error::io("open", path))?, path, access)
+    }
+
+    /// Maps all of an open file; `path` is for messages.
+    pub(crate) fn of(file: &File, path: &Path, access: Access) -> Result<Self> {
         // SAFETY: the mapping is private and read-only. Nothing in this workspace writes to a published file, and
         // the length is taken from the mapping itself, so no slice outlives or exceeds it.
-        let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
+        let map = unsafe { Mmap::map(file) }.map_err(Error::io("map", path))?;
         let mapped = Self { path: path.to_path_buf(), map };
         mapped.advise(access)?;
         Ok(mapped)
@@ -65,4 +69,18 @@ impl AsRef<[u8]> for MappedFile {
     fn as_ref(&self) -> &[u8] {
         &self.map
     }
+}
+
+/// Asks the processor for `bytes`, which will be read soon.
+#[inline(always)]
+pub(crate) fn prefetch(bytes: &[u8]) {
+    const LINE: usize = 64;
+    #[cfg(target_arch = "x86_64")]
+    for at in (0..bytes.len()).step_by(LINE) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint; the address is within the slice.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().add(at).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, LINE);
 }

@@ -16,7 +16,7 @@ pub struct RecallTarget {
 
 /// A setting and what it gives.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Calibration {
+pub struct ExpansionChoice {
     /// Candidates kept while walking.
     pub expansion_search: usize,
     /// Share of the exact hits found with it.
@@ -44,7 +44,7 @@ pub fn choose_expansion(
     graph: &mut Hnsw,
     queries: &Vectors,
     target: RecallTarget,
-) -> Result<Calibration> {
+) -> Result<ExpansionChoice> {
     let params = SearchParams::top(target.top_k);
     let truth = exact.search(queries, &params)?;
     let mut measured = 0.0;
@@ -52,7 +52,7 @@ pub fn choose_expansion(
         graph.set_expansion_search(expansion_search);
         measured = share_found(&truth, &graph.search(queries, &params)?);
         if measured >= target.floor {
-            return Ok(Calibration { expansion_search, recall: measured });
+            return Ok(ExpansionChoice { expansion_search, recall: measured });
         }
     }
     Err(Error::RecallBelowFloor {

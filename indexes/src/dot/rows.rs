@@ -3,9 +3,12 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use crate::matrix::{Rows, f16_value, i8_value, split_scale};
+use crate::mmap::prefetch;
 
 /// Registers of partial sums: enough to hide the latency of an addition.
 const SUMS: usize = 4;
+/// Rows whose bytes are asked for before they are needed.
+const AHEAD: usize = 3;
 /// The most values that a register of any machine holds.
 const MAX_LANES: usize = 16;
 
@@ -56,6 +59,42 @@ impl ScoreRows<'_> {
             for (query, score) in self.queries.chunks_exact(self.dimensions).zip(scores) {
                 *score = product(simd, row, query, widen);
             }
+        }
+    }
+}
+
+/// Scores single rows, here and there, with one query: each gets its `row` bytes by a call of `stored`.
+pub fn score_each<'r>(count: usize, query: &[f32], scores: &mut Vec<f32>, stored: impl Fn(usize) -> Rows<'r>) {
+    Arch::new().dispatch(ScoreEach { count, query, scores, stored });
+}
+
+struct ScoreEach<'a, F> {
+    count: usize,
+    query: &'a [f32],
+    scores: &'a mut Vec<f32>,
+    stored: F,
+}
+
+impl<'r, F: Fn(usize) -> Rows<'r>> WithSimd for ScoreEach<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let mut of_mean = None;
+        self.scores.clear();
+        for at in 0..self.count {
+            if at + AHEAD < self.count {
+                prefetch((self.stored)(at + AHEAD).bytes());
+            }
+            self.scores.push(match (self.stored)(at) {
+                Rows::F32(row) => product(simd, row, self.query, |value| value),
+                Rows::F16(row) => product(simd, row, self.query, f16_value),
+                Rows::I8 { mean, rows } => {
+                    let of_mean = *of_mean.get_or_insert_with(|| product(simd, mean, self.query, |value| value));
+                    let (scale, codes) = split_scale(rows);
+                    of_mean + scale * product(simd, codes, self.query, i8_value)
+                }
+            });
         }
     }
 }

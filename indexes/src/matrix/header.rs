@@ -36,6 +36,16 @@ impl MatrixSpec {
         Self { mean, ..self }
     }
 
+    /// The stored form of `vectors`, row-major; the mean has all its values.
+    pub(crate) fn encode(&self, vectors: &[f32]) -> Result<Vec<u8>> {
+        let mut coded = vec![0; vectors.len() / self.dimensions * self.row_bytes()];
+        let rows = vectors.chunks_exact(self.dimensions).zip(coded.chunks_exact_mut(self.row_bytes()));
+        for ((row, out), number) in rows.zip(0..) {
+            super::rows::encode(self, number, row, out)?;
+        }
+        Ok(coded)
+    }
+
     /// The same spec with the mean as stored: `dimensions` values for `i8`, none otherwise.
     pub(super) fn checked(mut self) -> Result<Self> {
         let invalid = |what: &str, expected: String, found: String| {

@@ -1,7 +1,7 @@
 //! Rows as stored bytes: coding and decoding.
 
 use half::f16;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::MatrixSpec;
 use crate::{ElementType, Error, Result};
@@ -35,6 +35,15 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// The stored bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::F32(values) => bytemuck::cast_slice(values),
+            Self::F16(values) => bytemuck::cast_slice(values),
+            Self::I8 { rows, .. } => rows,
+        }
+    }
+
     /// The rows' vectors, row-major: in place, or in the first part of `buffer`.
     pub fn widened<'b>(self, buffer: &'b mut [f32]) -> &'b [f32]
     where
@@ -51,23 +60,31 @@ impl<'a> Rows<'a> {
 
     /// The rows' vectors, row-major.
     pub fn widen(self, out: &mut [f32]) {
-        match self {
-            Self::F32(values) => out.copy_from_slice(values),
-            Self::F16(values) => Arch::new().dispatch(
-                #[inline(always)]
-                || map(values, out, f16_value),
-            ),
-            Self::I8 { mean, rows } => Arch::new().dispatch(
-                #[inline(always)]
-                || {
-                    let rows = rows.chunks_exact(size_of::<f32>() + mean.len());
-                    for (row, out) in rows.zip(out.chunks_exact_mut(mean.len())) {
-                        let (scale, codes) = split_scale(row);
-                        map(codes, out, |code| scale * i8_value(code));
-                        out.iter_mut().zip(mean).for_each(|(out, mean)| *out += mean);
-                    }
-                },
-            ),
+        Arch::new().dispatch(Widen { rows: self, out });
+    }
+}
+
+struct Widen<'a> {
+    rows: Rows<'a>,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for Widen<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        match self.rows {
+            Rows::F32(values) => self.out.copy_from_slice(values),
+            Rows::F16(values) => map(values, self.out, f16_value),
+            Rows::I8 { mean, rows } => {
+                let rows = rows.chunks_exact(size_of::<f32>() + mean.len());
+                for (row, out) in rows.zip(self.out.chunks_exact_mut(mean.len())) {
+                    let (scale, codes) = split_scale(row);
+                    map(codes, out, |code| scale * i8_value(code));
+                    out.iter_mut().zip(mean).for_each(|(out, mean)| *out += mean);
+                }
+            }
         }
     }
 }

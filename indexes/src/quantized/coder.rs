@@ -1,0 +1,139 @@
+//! Vectors as one bit a coordinate, and queries against them.
+//!
+//! A row x is centred on the mean m of the corpus and rotated: y = H (x - m). Its code is the signs s of y. With
+//! b = |y|^2 / sum |y_i| the product <y, r> is estimated as b x <s, r>, without bias over random rotations (Gao and
+//! Long, *RaBitQ*, SIGMOD 2024, section 3). A query q is centred too, r = H (q - m), so that its estimate is
+//! <m, q> + a + b x <s, r> with a = <x - m, m>.
+
+use half::f16;
+
+use super::kernel::{BLOCK, FACTOR_BYTES, GROUP, Kernel, Query};
+use super::rotation::{ROUNDS, Rotation};
+
+/// The map from vectors to codes.
+#[derive(Debug, Clone)]
+pub struct Coder {
+    mean: Vec<f32>,
+    rotation: Rotation,
+    units: Units,
+}
+
+/// What the two factors of a row are stored as multiples of: powers of two, so that nothing is lost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Units {
+    /// Of a, the product of the centred row and the mean.
+    pub mean: f32,
+    /// Of b, what a code is multiplied with.
+    pub code: f32,
+}
+
+/// The coded form of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Factors {
+    pub mean: f32,
+    pub code: f32,
+}
+
+/// Coordinates of the code of a vector of `dimensions` values: those that are added are zero.
+pub fn coordinates(dimensions: usize) -> usize {
+    dimensions.next_multiple_of(GROUP)
+}
+
+/// Bytes of a row in a block: its code and its factors.
+pub fn row_bytes(dimensions: usize) -> usize {
+    coordinates(dimensions) / 8 + FACTOR_BYTES
+}
+
+impl Coder {
+    /// Centres on `mean`; `signs` are those of [`Rotation::from_bits`].
+    pub fn new(mean: Vec<f32>, signs: &[u8], units: Units) -> Self {
+        let rotation = Rotation::from_bits(signs, coordinates(mean.len()));
+        Self { mean, rotation, units }
+    }
+
+    /// Bytes of the signs of a rotation for vectors of `dimensions` values.
+    pub fn sign_bytes(dimensions: usize) -> usize {
+        ROUNDS * coordinates(dimensions) / 8
+    }
+
+    pub fn mean(&self) -> &[f32] {
+        &self.mean
+    }
+
+    pub fn dimensions(&self) -> usize {
+        self.mean.len()
+    }
+
+    pub fn units(&self) -> Units {
+        self.units
+    }
+
+    /// Sets what factors are stored in, once their largest are known.
+    pub fn set_units(&mut self, units: Units) {
+        self.units = units;
+    }
+
+    /// The centred and rotated `vector`.
+    pub fn rotate(&self, vector: &[f32], rotated: &mut [f32]) {
+        let (values, rest) = rotated.split_at_mut(self.mean.len());
+        for ((out, x), mean) in values.iter_mut().zip(vector).zip(&self.mean) {
+            *out = x - mean;
+        }
+        rest.fill(0.0);
+        self.rotation.apply(rotated);
+    }
+
+    /// Writes the signs of `rotated`, a set bit for what is not negative, and gives the factors of `vector`.
+    pub fn encode(&self, vector: &[f32], rotated: &[f32], code: &mut [u8]) -> Factors {
+        let (mut squares, mut sizes) = (0f64, 0f64);
+        for (byte, eight) in code.iter_mut().zip(rotated.as_chunks::<8>().0) {
+            *byte = 0;
+            for (bit, y) in eight.iter().enumerate() {
+                *byte |= u8::from(*y >= 0.0) << bit;
+                squares += f64::from(y * y);
+                sizes += f64::from(y.abs());
+            }
+        }
+        let centred = vector.iter().zip(&self.mean).map(|(x, mean)| (x - mean, mean));
+        let of_mean: f64 = centred.map(|(y, mean)| f64::from(y) * f64::from(*mean)).sum();
+        let code = if sizes > 0.0 { squares / sizes } else { 0.0 };
+        Factors { mean: of_mean as f32, code: code as f32 }
+    }
+
+    /// A query for `kernel`; `rotated` is room for the coordinates of a code.
+    pub fn query(&self, kernel: Kernel, query: &[f32], rotated: &mut [f32]) -> Query {
+        self.rotate(query, rotated);
+        let base = crate::dot::canonical(&self.mean, query);
+        Query::new(kernel, rotated, base, (self.units.mean, self.units.code))
+    }
+
+    /// Writes row `lane` of a block.
+    pub fn put(&self, block: &mut [u8], lane: usize, code: &[u8], factors: Factors) {
+        for (column, byte) in block.chunks_exact_mut(BLOCK).zip(code) {
+            column[lane] = *byte;
+        }
+        let (mean, code_factor) = block[code.len() * BLOCK..].split_at_mut(2 * BLOCK);
+        let stored = |factor: f32, unit: f32| f16::from_f32(factor / unit).to_le_bytes();
+        mean[2 * lane..][..2].copy_from_slice(&stored(factors.mean, self.units.mean));
+        code_factor[2 * lane..][..2].copy_from_slice(&stored(factors.code, self.units.code));
+    }
+}
+
+impl Factors {
+    /// The larger of each.
+    pub fn larger(self, other: Self) -> Self {
+        Self { mean: self.mean.abs().max(other.mean.abs()), code: self.code.max(other.code) }
+    }
+}
+
+impl Units {
+    /// Units in which factors up to `largest` fit a half-precision number, with all its bits.
+    pub fn covering(largest: Factors) -> Self {
+        // The largest becomes less than 2^15 and at least 2^14.
+        let unit = |largest: f32| match largest > 0.0 && largest.is_finite() {
+            true => 2f32.powi((largest.log2().floor() as i32 - 14).clamp(-126, 127)),
+            false => 1.0,
+        };
+        Self { mean: unit(largest.mean), code: unit(largest.code) }
+    }
+}

@@ -1,0 +1,166 @@
+//! A query as a kernel wants it: whole numbers, and tables of their sums.
+
+use super::{GROUP, Kernel};
+
+/// The largest sum in a table: four of them fit a byte.
+const MAX_ENTRY: f32 = 63.0;
+/// What rounding six numbers may add to their sum.
+const ROUNDING: f32 = 3.0;
+/// The largest sum of a row before rounding: with what that may add, half a unit a coordinate, it must fit 16 bits.
+const MAX_SUM: f32 = 30_000.0;
+
+/// Coordinates looked up at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// None: the kernel adds the weights themselves.
+    None,
+    /// The low and the high four bits of each byte: 16 sums each.
+    Four,
+    /// For three bytes the low six bits of each, then the two high bits of all three, the first byte's lowest: 64
+    /// sums each.
+    Six,
+}
+
+/// What turns an integer sum S and a row's factors a and b into an estimate:
+/// b x (`per_unit` x S + `at_zero`) + (a x `mean_unit` + `base`), each product fused with its sum.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QueryParts {
+    pub per_unit: f32,
+    pub at_zero: f32,
+    pub mean_unit: f32,
+    pub base: f32,
+}
+
+/// 64 bytes, so that tables begin with a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// A query for one kernel.
+#[derive(Debug, Clone)]
+pub struct Query {
+    kernel: Kernel,
+    /// One a coordinate; only for the scalar kernel.
+    weights: Vec<i16>,
+    tables: Vec<Line>,
+    code_bytes: usize,
+    /// What the tables add to a row's sum so that no entry is negative.
+    bias: u16,
+    parts: QueryParts,
+}
+
+impl Query {
+    /// Rounds the rotated, centred query `rotated`, whose length is a multiple of [`GROUP`]. `base` is the inner
+    /// product of query and mean; `units` are what the rows' factors are multiples of.
+    pub fn new(kernel: Kernel, rotated: &[f32], base: f32, units: (f32, f32)) -> Self {
+        debug_assert!(rotated.len().is_multiple_of(GROUP));
+        let step = step(rotated);
+        let per_step = if step > 0.0 { 1.0 / step } else { 0.0 };
+        let weights: Vec<i16> = rotated.iter().map(|x| (x * per_step).round() as i16).collect();
+        let bias: i32 = weights.iter().map(|weight| i32::from((-weight).max(0))).sum();
+        let total: i32 = weights.iter().map(|weight| i32::from(*weight)).sum();
+        let (mean_unit, code_unit) = units;
+        let unit = step * code_unit;
+        let parts = QueryParts { per_unit: 2.0 * unit, at_zero: -unit * (2 * bias + total) as f32, mean_unit, base };
+        let tables = match kernel.lookup() {
+            Lookup::None => Vec::new(),
+            Lookup::Four => tables_of_four(&weights),
+            Lookup::Six => tables_of_six(&weights),
+        };
+        let code_bytes = rotated.len() / 8;
+        let weights = if kernel == Kernel::Scalar { weights } else { Vec::new() };
+        Self { kernel, weights, tables, code_bytes, bias: bias as u16, parts }
+    }
+
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// Bytes of a code.
+    pub fn code_bytes(&self) -> usize {
+        self.code_bytes
+    }
+
+    pub fn weights(&self) -> &[i16] {
+        &self.weights
+    }
+
+    pub fn bias(&self) -> u16 {
+        self.bias
+    }
+
+    pub fn parts(&self) -> &QueryParts {
+        &self.parts
+    }
+
+    /// The tables, one after the other: for [`Lookup::Four`] 32 bytes a byte of code, for [`Lookup::Six`] 256 bytes
+    /// for three.
+    pub fn tables(&self) -> &[u8] {
+        // SAFETY: a line is 64 bytes without padding.
+        #[allow(unsafe_code)]
+        unsafe {
+            std::slice::from_raw_parts(self.tables.as_ptr().cast(), size_of_val(&self.tables[..]))
+        }
+    }
+}
+
+/// The unit of the whole numbers: the finest with which every table entry and every row's sum fits.
+fn step(rotated: &[f32]) -> f32 {
+    let mut largest = 0f32;
+    for group in rotated.as_chunks::<GROUP>().0 {
+        let mut tops = 0.0;
+        for byte in group.as_chunks::<8>().0 {
+            let [a, b, c, d, e, f, g, h] = byte.map(f32::abs);
+            // The low six bits of a byte, and its high four; the low four are among the six.
+            largest = largest.max(((a + b) + (c + d)) + (e + f)).max((e + f) + (g + h));
+            tops += g + h;
+        }
+        largest = largest.max(tops);
+    }
+    let all: f32 = rotated.iter().map(|x| x.abs()).sum();
+    (largest / (MAX_ENTRY - ROUNDING)).max(all / MAX_SUM)
+}
+
+/// The sums of all subsets of `weights`, shifted so that the least is zero; bit i of a subset is `weights[i]`.
+#[inline(always)]
+fn subset_sums<const N: usize>(weights: impl Iterator<Item = i16>, sums: &mut [u8; N]) {
+    let (mut filled, mut shift) = (1, 0u8);
+    sums[0] = 0;
+    for weight in weights {
+        shift = shift.wrapping_add((-weight).max(0) as u8);
+        let (old, new) = sums.split_at_mut(filled);
+        for (new, old) in new.iter_mut().zip(old) {
+            *new = old.wrapping_add(weight as u8);
+        }
+        filled *= 2;
+    }
+    sums.iter_mut().for_each(|sum| *sum = sum.wrapping_add(shift));
+}
+
+fn tables_of_four(weights: &[i16]) -> Vec<Line> {
+    let mut lines = Vec::with_capacity(weights.len().div_ceil(16));
+    for weights in weights.chunks(16) {
+        let mut line = Line([0; 64]);
+        for (table, weights) in line.0.as_chunks_mut::<16>().0.iter_mut().zip(weights.chunks_exact(4)) {
+            subset_sums(weights.iter().copied(), table);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+fn tables_of_six(weights: &[i16]) -> Vec<Line> {
+    let mut lines = Vec::with_capacity(weights.len() / 6);
+    for group in weights.as_chunks::<GROUP>().0 {
+        let bytes = group.as_chunks::<8>().0;
+        for byte in bytes {
+            let mut line = Line([0; 64]);
+            subset_sums(byte[..6].iter().copied(), &mut line.0);
+            lines.push(line);
+        }
+        let mut line = Line([0; 64]);
+        subset_sums(bytes.iter().flat_map(|byte| [byte[6], byte[7]]), &mut line.0);
+        lines.push(line);
+    }
+    lines
+}

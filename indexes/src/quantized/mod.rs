@@ -1,0 +1,149 @@
+//! The compact index: one bit a coordinate in memory, and the stored rows only for the best few.
+//!
+//! Every row has a code of one bit a coordinate and two factors, from which its score is estimated without bias (see
+//! `coder`). Codes are scanned in blocks of 64 by `kernel`; those of near rows lie together in lists, so that a search
+//! need not scan all. The best estimates are scored from the matrix, with the same scores as exact search.
+
+mod assign;
+mod build;
+mod candidates;
+mod coder;
+mod file;
+mod gather;
+mod kernel;
+mod rotation;
+mod scan;
+mod train;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use build::QuantizedBuilder;
+pub use coder::row_bytes as code_row_bytes;
+use file::Codes;
+pub use file::Shape as CodesShape;
+pub use kernel::Kernel;
+use scan::{Batch, Probing};
+
+use crate::effort::{Calibration, Effort};
+use crate::{Access, Error, Flat, Hit, Index, Matrix, Result, SearchParams, Vectors};
+
+/// Queries that are searched together; their tables fit in the caches.
+const BATCH: usize = 256;
+
+/// Codes over the rows of a matrix.
+#[derive(Debug)]
+pub struct Quantized {
+    codes: Codes,
+    matrix: Arc<Matrix>,
+    exact: Flat,
+    /// What settings find, measured when the index was built.
+    calibration: Vec<Calibration>,
+    kernel: Kernel,
+}
+
+impl Quantized {
+    /// Opens the codes of `matrix` at `path`. `calibration` tells which effort gives which recall; without it every
+    /// recall takes all lists.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corrupt`], and [`Error::Incompatible`] for another format version or the codes of
+    /// another matrix.
+    pub fn open(path: &Path, matrix: Arc<Matrix>, calibration: Vec<Calibration>) -> Result<Self> {
+        let codes = Codes::open(path)?;
+        let shape = codes.shape();
+        if (shape.rows, shape.dimensions) != (matrix.rows(), matrix.dimensions()) {
+            return Err(Error::Incompatible {
+                path: path.into(),
+                expected: format!("the codes of {} rows of {} values", matrix.rows(), matrix.dimensions()),
+                found: format!("{} rows of {} values", shape.rows, shape.dimensions),
+                remedy: "keep the files of a generation together".into(),
+            });
+        }
+        // Single rows are scored, here and there; the default would read far ahead for each.
+        matrix.advise(Access::Random)?;
+        let exact = Flat::new(Arc::clone(&matrix));
+        Ok(Self { codes, matrix, exact, calibration, kernel: Kernel::best() })
+    }
+
+    /// Uses another kernel: all give the same hits.
+    #[must_use]
+    pub fn with_kernel(mut self, kernel: Kernel) -> Self {
+        self.kernel = kernel;
+        self
+    }
+
+    /// Number of lists.
+    pub fn lists(&self) -> usize {
+        self.codes.lists()
+    }
+
+    /// Bytes that every search reads or may read: codes, factors and centroids.
+    pub fn code_bytes(&self) -> u64 {
+        let shape = self.codes.shape();
+        (shape.slots + shape.lists) * code_row_bytes(shape.dimensions) as u64
+    }
+
+    /// How many lists are looked at, and how many candidates are scored, for `params`; `None` is exact search.
+    fn probing(&self, params: &SearchParams) -> Option<Probing> {
+        let all = self.lists();
+        let usual = candidates_for(params.top_k);
+        let (probes, candidates) = match params.effort {
+            Effort::Exact => return None,
+            Effort::Exhaustive => (all, usual),
+            Effort::Lists { probes, candidates } => (probes.clamp(1, all.max(1)), candidates.max(params.top_k)),
+            Effort::Candidates(least) => (self.probes_for(Effort::DEFAULT_RECALL)?, usual.max(least)),
+            Effort::Calibrated => (self.probes_for(Effort::DEFAULT_RECALL)?, usual),
+            Effort::Recall(wanted) => (self.probes_for(wanted)?, usual),
+        };
+        // Where candidates are most of the rows, scoring all rows is no more work.
+        (candidates as u64 <= self.matrix.rows() / 4).then_some(Probing { probes, candidates })
+    }
+
+    /// The fewest lists with which the recall was measured; all of them where there is no measurement; `None` where only
+    /// exact search reaches it.
+    fn probes_for(&self, recall: f64) -> Option<usize> {
+        let enough = self.calibration.iter().find(|setting| setting.recall_10 >= recall);
+        match enough {
+            Some(setting) => Some(setting.probes),
+            None if self.calibration.is_empty() => Some(self.lists()),
+            None => None,
+        }
+    }
+}
+
+/// Candidates that are scored for `top_k` hits: a code of one bit confuses near-ties, which the rows tell apart.
+fn candidates_for(top_k: usize) -> usize {
+    top_k.saturating_mul(10).clamp(30, 300.max(top_k.saturating_mul(3)))
+}
+
+impl Index for Quantized {
+    fn len(&self) -> u64 {
+        self.matrix.rows()
+    }
+
+    fn dimensions(&self) -> usize {
+        self.matrix.dimensions()
+    }
+
+    /// Callers share nothing but the mapped bytes.
+    fn max_concurrency(&self) -> usize {
+        usize::MAX
+    }
+
+    fn search(&self, queries: &Vectors, params: &SearchParams) -> Result<Vec<Vec<Hit>>> {
+        let Some(probing) = self.probing(params).filter(|_| params.top_k > 0) else {
+            return self.exact.search(queries, params);
+        };
+        queries.check(self.dimensions(), "query", 0)?;
+        let mut hits = Vec::with_capacity(queries.len());
+        for batch in queries.as_slice().chunks(BATCH * self.dimensions()) {
+            hits.extend(Batch::new(self, batch, probing, params)?.run()?);
+        }
+        Ok(hits)
+    }
+
+    fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.exact.search_rows(queries, rows, top_k)
+    }
+}

@@ -1,0 +1,213 @@
+//! One batch of queries through the codes: which lists, which rows of them, which of these are best.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::Quantized;
+use super::candidates::Candidates;
+use super::coder::coordinates;
+use super::gather::Gather;
+use super::kernel::{BLOCK, Query, WIDTH};
+use crate::dot;
+use crate::workers::run_workers;
+use crate::{Hit, Result, SearchParams};
+
+/// Blocks that all queries meet while they are in the cache.
+const TILE_BLOCKS: usize = 32;
+/// Visits of a query to a block below which a further thread costs more than it saves.
+const MIN_VISITS: usize = 2048;
+/// Visits of queries to lists that a worker takes at once.
+const CLAIM_VISITS: usize = 256;
+/// Queries whose candidates a thread scores before a further one pays.
+const MIN_QUERIES: usize = 8;
+/// Lists whose centroids are scored for each one that is looked at: the codes of centroids confuse near ones, too.
+const CENTROIDS_PER_PROBE: usize = 2;
+
+/// How much is looked at for each query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probing {
+    /// Lists.
+    pub probes: usize,
+    /// Rows that are scored.
+    pub candidates: usize,
+}
+
+/// Queries that are searched together.
+pub struct Batch<'a> {
+    index: &'a Quantized,
+    /// Row-major.
+    queries: &'a [f32],
+    coded: Vec<Query>,
+    probing: Probing,
+    top_k: usize,
+    threads: usize,
+}
+
+impl<'a> Batch<'a> {
+    pub fn new(index: &'a Quantized, queries: &'a [f32], probing: Probing, params: &SearchParams) -> Result<Self> {
+        let dimensions = index.matrix.dimensions();
+        let count = queries.len() / dimensions;
+        let (coder, next) = (index.codes.coder(), AtomicUsize::new(0));
+        let parts = run_workers(params.threads, count.div_ceil(16), || {
+            let (mut rotated, mut coded) = (vec![0.0; coordinates(dimensions)], Vec::new());
+            while let number = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(query) = queries.chunks_exact(dimensions).nth(number)
+            {
+                coded.push((number, coder.query(index.kernel, query, &mut rotated)));
+            }
+            Ok(coded)
+        })?;
+        let coded = in_order(parts);
+        Ok(Self { index, queries, coded, probing, top_k: params.top_k, threads: params.threads })
+    }
+
+    pub fn run(&self) -> Result<Vec<Vec<Hit>>> {
+        let lists = self.index.lists();
+        let best = if self.probing.probes >= lists {
+            self.scan_all(self.index.codes.shape().slots, self.probing.candidates, |blocks| {
+                self.index.codes.blocks(blocks)
+            })?
+        } else {
+            self.scan_lists(&self.visits()?)?
+        };
+        self.score(best)
+    }
+
+    /// The best `kept` of all slots for each query; `blocks` gives their codes.
+    fn scan_all<'b>(
+        &self,
+        slots: u64,
+        kept: usize,
+        blocks: impl Fn(Range<u64>) -> &'b [u8] + Sync,
+    ) -> Result<Vec<Candidates>> {
+        let count = slots.div_ceil(BLOCK as u64) as usize;
+        let tiles = count.div_ceil(TILE_BLOCKS);
+        let useful = (count * self.coded.len() / MIN_VISITS).clamp(1, tiles.max(1));
+        let next = AtomicUsize::new(0);
+        let parts = run_workers(self.threads, useful, || {
+            let mut best = self.no_candidates(kept);
+            while let tile = next.fetch_add(1, Ordering::Relaxed)
+                && tile < tiles
+            {
+                let first = tile * TILE_BLOCKS;
+                let codes = blocks(first as u64..(first + TILE_BLOCKS).min(count) as u64);
+                let all: Vec<usize> = (0..self.coded.len()).collect();
+                self.scan(codes, (first * BLOCK) as u64, 0..slots, &all, &mut best);
+            }
+            Ok(best)
+        })?;
+        Ok(merged(parts))
+    }
+
+    /// Runs the codes of some blocks, the first of which begins with slot `first`, past the queries with these numbers.
+    fn scan(&self, codes: &[u8], first: u64, valid: Range<u64>, queries: &[usize], best: &mut [Candidates]) {
+        for pair in queries.chunks(WIDTH) {
+            let mut gather = Gather::new(best, [pair[0], pair[pair.len() - 1]]);
+            gather.enter(first, valid.clone());
+            match pair {
+                [a, b] => self.index.kernel.scan(codes, &[&self.coded[*a], &self.coded[*b]], &mut gather),
+                _ => self.index.kernel.scan(codes, &[&self.coded[pair[0]]], &mut gather),
+            }
+        }
+    }
+
+    fn no_candidates(&self, kept: usize) -> Vec<Candidates> {
+        vec![Candidates::new(kept); self.coded.len()]
+    }
+
+    /// Which query goes to which list, by list.
+    fn visits(&self) -> Result<Vec<(u32, u32)>> {
+        let (codes, probes) = (&self.index.codes, self.probing.probes);
+        let (centroids, block) = (codes.centroids(), codes.shape().block_bytes());
+        let nearest = self.scan_all(self.index.lists() as u64, probes * CENTROIDS_PER_PROBE, |blocks| {
+            &centroids[blocks.start as usize * block..blocks.end as usize * block]
+        })?;
+        let parts = self.for_each(nearest, |number, lists, query| {
+            let lists: Vec<u32> = lists.into_slots().collect();
+            let mut scores = Vec::new();
+            dot::score_each(lists.len(), query, &mut scores, |at| codes.centroid(lists[at] as usize));
+            let mut best = Candidates::new(probes);
+            scores.iter().zip(lists).for_each(|(score, list)| best.push(*score, list));
+            Ok(best.into_slots().map(|list| (list, number as u32)).collect::<Vec<_>>())
+        })?;
+        let mut visits = parts.concat();
+        visits.sort_unstable();
+        Ok(visits)
+    }
+
+    fn scan_lists(&self, visits: &[(u32, u32)]) -> Result<Vec<Candidates>> {
+        let lists: Vec<&[(u32, u32)]> = visits.chunk_by(|a, b| a.0 == b.0).collect();
+        let claim = (CLAIM_VISITS * lists.len() / visits.len().max(1)).max(1);
+        let next = AtomicUsize::new(0);
+        let useful = (visits.len() * 3 / MIN_VISITS).max(1);
+        let parts = run_workers(self.threads, useful, || {
+            let mut best = self.no_candidates(self.probing.candidates);
+            let mut queries = Vec::new();
+            loop {
+                let first = next.fetch_add(claim, Ordering::Relaxed);
+                let Some(lists) = lists.get(first..(first + claim).min(lists.len())).filter(|l| !l.is_empty()) else {
+                    return Ok(best);
+                };
+                for visits in lists {
+                    let valid = self.index.codes.list(visits[0].0 as usize);
+                    let blocks = valid.start / BLOCK as u64..valid.end.div_ceil(BLOCK as u64);
+                    queries.clear();
+                    queries.extend(visits.iter().map(|(_, query)| *query as usize));
+                    let start = blocks.start * BLOCK as u64;
+                    self.scan(self.index.codes.blocks(blocks), start, valid, &queries, &mut best);
+                }
+            }
+        })?;
+        Ok(merged(parts))
+    }
+
+    /// The best hits among the candidates of each query.
+    fn score(&self, best: Vec<Candidates>) -> Result<Vec<Vec<Hit>>> {
+        self.for_each(best, |_, candidates, query| {
+            let slots = candidates.into_slots();
+            let mut rows = slots.map(|slot| self.index.codes.row(slot)).collect::<Result<Vec<u64>>>()?;
+            rows.sort_unstable();
+            rows.dedup();
+            self.index.exact.best_of(query, &rows, self.top_k)
+        })
+    }
+
+    /// What `work` makes of each query's candidates, in order.
+    fn for_each<T: Send>(
+        &self,
+        all: Vec<Candidates>,
+        work: impl Fn(usize, Candidates, &[f32]) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let dimensions = self.index.matrix.dimensions();
+        let useful = all.len() / MIN_QUERIES + 1;
+        let waiting = Mutex::new(all.into_iter().enumerate());
+        let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let parts = run_workers(self.threads, useful, || {
+            let mut done = Vec::new();
+            while let Some((number, candidates)) = take() {
+                let query = &self.queries[number * dimensions..][..dimensions];
+                done.push((number, work(number, candidates, query)?));
+            }
+            Ok(done)
+        })?;
+        Ok(in_order(parts))
+    }
+}
+
+/// The candidates of all workers together.
+fn merged(parts: Vec<Vec<Candidates>>) -> Vec<Candidates> {
+    let mut parts = parts.into_iter();
+    let mut best = parts.next().unwrap_or_default();
+    for part in parts {
+        best.iter_mut().zip(part).for_each(|(best, part)| best.merge(part));
+    }
+    best
+}
+
+/// What workers found, in the order of the numbers that they gave.
+fn in_order<T>(parts: Vec<Vec<(usize, T)>>) -> Vec<T> {
+    let mut all: Vec<(usize, T)> = parts.into_iter().flatten().collect();
+    all.sort_unstable_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, one)| one).collect()
+}

@@ -1,0 +1,205 @@
+//! Centroids of lists: spherical k-means.
+//!
+//! Rows go to the centroid of the greatest cosine (Dhillon and Modha, *Concept Decompositions*, 2001). Looking for it
+//! among all centroids would be too slow where there are many, so the centroids themselves lie in cells, and a row
+//! meets those of the nearest cells only. Cells of rows, each with centroids of its own, would be quicker still, but
+//! they cut through what belongs together: lists made so find a quarter less in the same time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::assign::{Assigner, Nearest};
+use super::coder::{Coder, coordinates};
+use crate::dot::{self, Panels};
+use crate::workers::run_workers;
+use crate::{Interrupt, Matrix, OnProgress, Progress, Result};
+
+/// Rounds of k-means: later ones move few rows.
+const ROUNDS: usize = 6;
+/// Rows of the sample for each list, while all of them are no more than `MAX_SAMPLE`.
+const LIST_SAMPLE: u64 = 32;
+/// Rows of the sample at most, unless that is too few for the lists.
+const MAX_SAMPLE: u64 = 1 << 21;
+/// The fewest rows of the sample for each list.
+const MIN_LIST_SAMPLE: u64 = 8;
+/// Up to this many centroids lie in one cell.
+const ONE_CELL: usize = 4096;
+/// Rounds of k-means over the centroids, into cells.
+const CELL_ROUNDS: usize = 4;
+/// Vectors that meet the centroids of cells at once.
+const TILE: usize = 96;
+/// Rows of the sample that a worker takes at once.
+const CLAIM_ROWS: usize = 128;
+
+/// The lists' centroids, unit vectors, row-major, and the cells that they are in.
+#[derive(Debug, Clone)]
+pub struct Centroids {
+    pub dimensions: usize,
+    /// One a cell.
+    pub coarse: Vec<f32>,
+    /// By cell, where its lists end.
+    pub cell_ends: Vec<usize>,
+    /// One a list, those of a cell together.
+    pub fine: Vec<f32>,
+}
+
+impl Centroids {
+    pub fn lists(&self) -> usize {
+        self.fine.len() / self.dimensions
+    }
+
+    /// Puts the centroids into cells, about the square root of their number.
+    fn in_cells(fine: Vec<f32>, dimensions: usize, threads: usize, interrupt: &Interrupt) -> Result<Self> {
+        let count = fine.len() / dimensions;
+        if count <= ONE_CELL {
+            return Ok(Self { dimensions, coarse: Vec::new(), cell_ends: vec![count], fine });
+        }
+        let cells = (count as f64).sqrt().round() as usize;
+        let of = |at: usize| &fine[at * dimensions..][..dimensions];
+        let mut coarse: Vec<f32> = (0..cells).flat_map(|cell| of(cell * count / cells).iter().copied()).collect();
+        let mut nearest = Vec::new();
+        for round in 0..=CELL_ROUNDS {
+            interrupt.check()?;
+            nearest = nearest_of(&fine, &coarse, dimensions, threads)?;
+            if round < CELL_ROUNDS {
+                coarse = means(&coarse, nearest.iter().copied(), dimensions, |at, out| out.copy_from_slice(of(at)));
+            }
+        }
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by_key(|at| nearest[*at].list);
+        let mut cell_ends = vec![0; cells];
+        nearest.iter().for_each(|nearest| cell_ends[nearest.list as usize] += 1);
+        for cell in 1..cells {
+            cell_ends[cell] += cell_ends[cell - 1];
+        }
+        let fine = order.into_iter().flat_map(|at| of(at).iter().copied()).collect();
+        Ok(Self { dimensions, coarse, cell_ends, fine })
+    }
+}
+
+/// Trains `lists` centroids, or as many as there are rows, on rows of `matrix`, evenly spread. Progress counts rows of
+/// the sample, once a round.
+pub fn train(
+    matrix: &Matrix,
+    coder: &Coder,
+    lists: usize,
+    threads: usize,
+    progress: OnProgress<'_>,
+    interrupt: &Interrupt,
+) -> Result<Centroids> {
+    let dimensions = matrix.dimensions();
+    let lists = lists.min(matrix.rows() as usize);
+    let most = MAX_SAMPLE.max(lists as u64 * MIN_LIST_SAMPLE);
+    let count = (lists as u64 * LIST_SAMPLE).min(most).min(matrix.rows());
+    let row = |at: u64| (u128::from(at) * u128::from(matrix.rows()) / u128::from(count)) as u64;
+    let sample: Vec<u64> = (0..count).map(row).collect();
+    let mut fine = Vec::with_capacity(lists * dimensions);
+    for list in 0..lists {
+        fine.extend(matrix.row(sample[list * sample.len() / lists]));
+    }
+    fine.chunks_exact_mut(dimensions).for_each(normalise);
+    let done = AtomicUsize::new(0);
+    for _ in 0..ROUNDS {
+        let centroids = Centroids::in_cells(fine, dimensions, threads, interrupt)?;
+        let assigner = Assigner::new(&centroids, coder.clone());
+        let next = AtomicUsize::new(0);
+        let parts = run_workers(threads, sample.len().div_ceil(CLAIM_ROWS), || {
+            let (mut vector, mut rotated) = (vec![0.0; dimensions], vec![0.0; coordinates(dimensions)]);
+            let mut found = Vec::new();
+            loop {
+                let first = next.fetch_add(CLAIM_ROWS, Ordering::Relaxed);
+                let Some(rows) = sample.get(first..(first + CLAIM_ROWS).min(sample.len())).filter(|r| !r.is_empty())
+                else {
+                    return Ok(found);
+                };
+                interrupt.check()?;
+                for (at, row) in rows.iter().enumerate() {
+                    matrix.widen(*row..*row + 1, &mut vector);
+                    coder.rotate(&vector, &mut rotated);
+                    found.push((first + at, assigner.nearest(&vector, &rotated)));
+                }
+                let done = done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len();
+                progress(Progress { done: done as u64, total: Some((sample.len() * ROUNDS) as u64) });
+            }
+        })?;
+        let mut nearest: Vec<(usize, Nearest)> = parts.into_iter().flatten().collect();
+        nearest.sort_unstable_by_key(|(at, _)| *at);
+        let nearest = nearest.into_iter().map(|(_, nearest)| nearest);
+        let fetch = |at: usize, out: &mut [f32]| matrix.widen(sample[at]..sample[at] + 1, out);
+        fine = means(&centroids.fine, nearest, dimensions, fetch);
+    }
+    Centroids::in_cells(fine, dimensions, threads, interrupt)
+}
+
+/// The unit vectors of the means of vectors by their nearest centroid; `fetch` gives a vector. A centroid that is
+/// nearest to none takes one of the vectors that fit worst where they are.
+fn means(
+    centroids: &[f32],
+    nearest: impl Iterator<Item = Nearest>,
+    dimensions: usize,
+    fetch: impl Fn(usize, &mut [f32]),
+) -> Vec<f32> {
+    let nearest: Vec<Nearest> = nearest.collect();
+    let mut sums = vec![0f32; centroids.len()];
+    let mut counts = vec![0usize; centroids.len() / dimensions];
+    let mut vector = vec![0.0; dimensions];
+    for (at, nearest) in nearest.iter().enumerate() {
+        fetch(at, &mut vector);
+        let sum = &mut sums[nearest.list as usize * dimensions..][..dimensions];
+        sum.iter_mut().zip(&vector).for_each(|(sum, x)| *sum += x);
+        counts[nearest.list as usize] += 1;
+    }
+    let mut worst: Vec<usize> = Vec::new();
+    if counts.contains(&0) {
+        worst = (0..nearest.len()).collect();
+        worst.sort_by(|a, b| nearest[*b].cosine.total_cmp(&nearest[*a].cosine).then(b.cmp(a)));
+    }
+    for (sum, count) in sums.chunks_exact_mut(dimensions).zip(&counts) {
+        if *count == 0
+            && let Some(at) = worst.pop()
+        {
+            fetch(at, sum);
+        }
+        normalise(sum);
+    }
+    sums
+}
+
+/// The nearest of `centroids` for each of `vectors`, both row-major.
+fn nearest_of(vectors: &[f32], centroids: &[f32], dimensions: usize, threads: usize) -> Result<Vec<Nearest>> {
+    let panels = Panels::new(dimensions, centroids);
+    let count = centroids.len() / dimensions;
+    let next = AtomicUsize::new(0);
+    let parts = run_workers(threads, vectors.len().div_ceil(TILE * dimensions), || {
+        let mut scores = vec![0.0; TILE * panels.width()];
+        let mut found = Vec::new();
+        while let number = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(tile) = vectors.chunks(TILE * dimensions).nth(number)
+        {
+            let scores = &mut scores[..tile.len() / dimensions * panels.width()];
+            panels.score(tile, scores);
+            let nearest = scores.chunks_exact(panels.width()).map(|scores| best_of(&scores[..count]));
+            found.push((number, nearest.collect::<Vec<_>>()));
+        }
+        Ok(found)
+    })?;
+    let mut parts: Vec<_> = parts.into_iter().flatten().collect();
+    parts.sort_unstable_by_key(|(number, _)| *number);
+    Ok(parts.into_iter().flat_map(|(_, nearest)| nearest).collect())
+}
+
+fn best_of(scores: &[f32]) -> Nearest {
+    let mut best = Nearest { list: 0, cosine: f32::NEG_INFINITY };
+    for (list, cosine) in (0..).zip(scores) {
+        if *cosine > best.cosine {
+            best = Nearest { list, cosine: *cosine };
+        }
+    }
+    best
+}
+
+fn normalise(vector: &mut [f32]) {
+    let norm = dot::norm(vector);
+    if norm > 0.0 {
+        vector.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
+    }
+}
