@@ -3,6 +3,7 @@
 
 mod bytes;
 mod commit;
+mod deleted;
 mod dot;
 mod element;
 mod error;
@@ -20,6 +21,8 @@ mod progress;
 mod recall;
 pub mod sealed;
 mod select;
+mod sharded;
+mod shards;
 pub mod storage;
 mod vectors;
 mod verify;
@@ -27,6 +30,7 @@ mod whole_file;
 mod workers;
 
 pub use commit::{FolderLock, Staging};
+pub use deleted::{Deleted, LiveRows};
 pub use element::ElementType;
 pub use error::{Error, ErrorKind, Result};
 pub use flat::Flat;
@@ -40,6 +44,8 @@ pub use mmap::{Access, MappedFile};
 pub use npy::{read_npy, write_npy};
 pub use progress::{OnProgress, Progress};
 pub use recall::{Calibration, RecallTarget, choose_expansion, measure_recall};
+pub use sharded::Sharded;
+pub use shards::{Shard, ShardFiles, shard_file, split_shard_file};
 pub use vectors::{NORMS, Vectors};
 pub use verify::{Depth, Report, verify};
 pub use whole_file::WholeFile;

@@ -1,6 +1,6 @@
 //! How much of the truth an approximate index finds.
 
-use crate::{Error, Hit, Hnsw, Index, Result, SearchParams, Vectors};
+use crate::{Error, Hit, Hnsw, Index, Result, SearchParams, Sharded, Vectors};
 
 /// Values of `expansion_search` that [`choose_expansion`] tries.
 const EXPANSIONS: [usize; 7] = [64, 96, 128, 192, 256, 384, 512];
@@ -35,13 +35,14 @@ pub fn measure_recall(exact: &dyn Index, approximate: &dyn Index, queries: &Vect
     Ok(share_found(&truth, &approximate.search(queries, &SearchParams::top(top_k))?))
 }
 
-/// Sets `graph` to the smallest expansion with which it reaches the `target` on `queries`, see [`measure_recall`].
+/// Sets the graphs of all shards to the smallest expansion with which they reach the `target` together on `queries`, see
+/// [`measure_recall`].
 ///
 /// # Errors
 /// [`Error::RecallBelowFloor`] when even the largest does not.
 pub fn choose_expansion(
     exact: &dyn Index,
-    graph: &mut Hnsw,
+    graphs: &mut Sharded<Hnsw>,
     queries: &Vectors,
     target: RecallTarget,
 ) -> Result<Calibration> {
@@ -49,8 +50,8 @@ pub fn choose_expansion(
     let truth = exact.search(queries, &params)?;
     let mut measured = 0.0;
     for expansion_search in EXPANSIONS {
-        graph.set_expansion_search(expansion_search);
-        measured = share_found(&truth, &graph.search(queries, &params)?);
+        graphs.set_expansion_search(expansion_search);
+        measured = share_found(&truth, &graphs.search(queries, &params)?);
         if measured >= target.floor {
             return Ok(Calibration { expansion_search, recall: measured });
         }
