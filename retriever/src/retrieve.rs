@@ -6,9 +6,9 @@ use std::sync::Arc;
 use hindsearch_indexes::{Depth, Generation, Hit, Index, Interrupt, SearchParams, Vectors, open_index};
 
 use crate::build::Provenance;
-use crate::corpus::CorpusStore;
+use crate::corpus::Corpus;
 use crate::embed::{EmbedOptions, Embedder, InputKind, ModelSource};
-use crate::{Error, Passage, Result};
+use crate::{Passage, Result};
 
 /// A passage at its place in a ranking.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,7 +55,7 @@ pub struct OpenOptions {
 pub struct Retriever {
     generation: Generation,
     provenance: Provenance,
-    corpus: CorpusStore,
+    corpus: Corpus,
     index: Box<dyn Index>,
     embedder: Arc<Embedder>,
     expansion_search: Option<usize>,
@@ -70,21 +70,7 @@ impl Retriever {
     pub fn open(root: &Path, options: OpenOptions) -> Result<Self> {
         let generation = Generation::open_current(root)?;
         let provenance = Provenance::of(&generation)?;
-        let source = options.model.unwrap_or_else(|| ModelSource::parse(&provenance.model.source));
-        let embedder =
-            Embedder::open(&source, provenance.model.for_queries(options.embed)).map_err(|error| match error {
-                // Said of a model alone, nobody would know why that one was looked for.
-                Error::NotFound { .. } => Error::NotFound {
-                    what: format!(
-                        "the model of index `{}`, {} in `{source}`: {error};",
-                        root.display(),
-                        provenance.model.card.id
-                    ),
-                    remedy: "it must be the one that the index was built with: name its folder with `--model`".into(),
-                },
-                other => other,
-            })?;
-        provenance.check_model(root, &embedder)?;
+        let embedder = provenance.open_model(root, options.model, options.embed)?;
         Self::assemble(generation, provenance, Arc::new(embedder), options.expansion_search)
     }
 
@@ -115,15 +101,8 @@ impl Retriever {
     ) -> Result<Self> {
         // Only bytes that are known to be right may reach the graph's unchecked code.
         generation.verify(Depth::Structure, &|_| (), &Interrupt::new())?;
-        let corpus = CorpusStore::open(generation.path())?;
+        let corpus = Corpus::open(&generation)?;
         let index = open_index(&generation, expansion_search)?;
-        if corpus.len() != index.len() {
-            return Err(Error::Corrupt {
-                path: generation.path().to_path_buf(),
-                expected: format!("as many passages as vectors ({})", index.len()),
-                found: format!("{} passages", corpus.len()),
-            });
-        }
         Ok(Self { generation, provenance, corpus, index, embedder, expansion_search })
     }
 
@@ -154,7 +133,7 @@ impl Retriever {
     }
 
     /// The passages.
-    pub fn corpus(&self) -> &CorpusStore {
+    pub fn corpus(&self) -> &Corpus {
         &self.corpus
     }
 

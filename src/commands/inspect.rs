@@ -39,7 +39,7 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
     let (card, graphs) = (&provenance.model.card, &provenance.model.fingerprint);
     let size: u64 = manifest.files.iter().map(|file| file.length).sum();
     let mut facts = vec![
-        ("passages", count(manifest.rows)),
+        ("passages", passages(manifest)),
         ("vectors", format!("{} values, {}", manifest.dimensions, manifest.element_type)),
         ("index", kind(manifest)),
         ("model", format!("{} ({})", card.id, provenance.model.source)),
@@ -67,6 +67,19 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
         None => {}
     }
     facts
+}
+
+/// How many there are, and in how many shards where rows are spread or deleted.
+fn passages(manifest: &Manifest) -> String {
+    let shards: Vec<String> = manifest.shard_rows.iter().map(|rows| count(*rows)).collect();
+    let mut text = count(manifest.live_rows());
+    if !shards.is_empty() {
+        text += &format!(", in {} shards of {} rows", shards.len(), shards.join(" + "));
+    }
+    if manifest.deleted > 0 {
+        text += &format!(", {} rows deleted", count(manifest.deleted));
+    }
+    text
 }
 
 fn kind(manifest: &Manifest) -> String {
