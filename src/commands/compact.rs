@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hindsearch::indexes::Generation;
 use hindsearch::retriever::build::{CompactOptions, compact};
 
 use super::Context;
@@ -35,6 +36,8 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         embed: args.way.embed(context),
         restart: args.way.restart,
     };
+    let before = Generation::open_current(&options.index)?.number();
     let report = super::build::with_progress(context, |on_stage| compact(&options, on_stage, &context.interrupt))?;
-    tell(context, "compacted", &report)
+    let done = if report.generation == before { "nothing to compact in" } else { "compacted" };
+    tell(context, done, &report)
 }
