@@ -58,6 +58,14 @@ struct Global {
 enum Command {
     /// Build an index from a corpus
     Build(commands::build::Args),
+    /// Add passages to an index
+    Append(commands::append::Args),
+    /// Delete passages from an index
+    Delete(commands::delete::Args),
+    /// Rewrite an index without what was deleted, in one piece
+    Compact(commands::compact::Args),
+    /// Make one index of several
+    Merge(commands::merge::Args),
     /// Search an index
     Search(commands::search::Args),
     /// Serve an index over HTTP
@@ -153,6 +161,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let interrupt = Interrupt::new();
     // Commands that write stop at a safe point at the first Ctrl-C, and at once at the second. The others just end.
     let writes = match &cli.command {
+        Command::Append(_) | Command::Delete(_) | Command::Compact(_) | Command::Merge(_) => true,
         Command::Build(_) | Command::Export(_) | Command::Train(_) | Command::Ablate(_) => true,
         Command::Env(command) => command.writes(),
         Command::Eval(command) => command.writes(),
@@ -173,6 +182,10 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let context = |config| Context { config, json, quiet, interrupt: interrupt.clone() };
     match cli.command {
         Command::Build(args) => commands::build::run(args, &context(resolve()?)),
+        Command::Append(args) => commands::append::run(args, &context(resolve()?)),
+        Command::Delete(args) => commands::delete::run(args, &context(resolve()?)),
+        Command::Compact(args) => commands::compact::run(args, &context(resolve()?)),
+        Command::Merge(args) => commands::merge::run(args, &context(resolve()?)),
         Command::Search(args) => commands::search::run(args, &context(resolve()?)),
         #[cfg(feature = "serve")]
         Command::Serve(args) => commands::serve::run(args, &context(resolve()?)),

@@ -86,6 +86,8 @@ pub struct Staging {
     lock: FolderLock,
     number: u64,
     path: PathBuf,
+    /// The files taken over from a published generation, as its manifest knows them.
+    carried: Vec<FileEntry>,
 }
 
 /// The contents of the state file.
@@ -137,13 +139,13 @@ impl Staging {
         let path = root.join(staging_name(number));
         files.create_folder(&path)?;
         files.sync(root)?;
-        let staging = Self { lock, number, path };
+        let mut staging = Self { lock, number, path, carried: Vec::new() };
         staging.prepare()?;
         Ok(staging)
     }
 
     /// Brings the folder to where a build can go on.
-    fn prepare(&self) -> Result<()> {
+    fn prepare(&mut self) -> Result<()> {
         if self.read_state()?.is_none() {
             return self.restart();
         }
@@ -151,9 +153,29 @@ impl Staging {
         files.remove(&self.path.join(MANIFEST))?;
         files.remove(&self.path.join(STATE.to_string() + TEMPORARY))?;
         for (name, kind) in files.list(&self.path)? {
-            if kind == EntryKind::File {
-                files.set_writable(&self.path.join(name), true)?;
+            let path = self.path.join(name);
+            // A file with a second name is one of a published generation, which nobody may ever write to.
+            if kind == EntryKind::File && files.stat(&path)?.is_some_and(|stat| stat.links == 1) {
+                files.set_writable(&path, true)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Takes over those files of a published `generation` that `wanted` picks by name: by links, or copies where the
+    /// file system has none. Publishing gives them the hashes that they were published with. What an earlier call has
+    /// taken over is not taken again, so that a build which goes on calls this again.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn carry(&mut self, generation: &Generation, wanted: impl Fn(&str) -> bool) -> Result<()> {
+        for entry in generation.manifest().files.iter().filter(|entry| wanted(&entry.name)) {
+            let path = self.path.join(&entry.name);
+            if self.files().stat(&path)?.is_none() {
+                self.files().link_or_copy(&generation.path().join(&entry.name), &path)?;
+            }
+            self.carried.retain(|carried| carried.name != entry.name);
+            self.carried.push(entry.clone());
         }
         Ok(())
     }
@@ -193,7 +215,8 @@ impl Staging {
         let path = self.path.join(STATE);
         let bytes = sealed::seal(&Saved { state: state.clone() }).map_err(|e| Error::io("write", &path)(e.into()))?;
         for (name, kind) in self.files().list(&self.path)? {
-            if kind == EntryKind::File && !name.starts_with(STATE) {
+            let carried = self.carried.iter().any(|entry| entry.name == name);
+            if kind == EntryKind::File && !name.starts_with(STATE) && !carried {
                 self.files().sync(&self.path.join(name))?;
             }
         }
@@ -206,7 +229,8 @@ impl Staging {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn restart(&self) -> Result<()> {
+    pub fn restart(&mut self) -> Result<()> {
+        self.carried.clear();
         empty(self.files(), &self.path)
     }
 
@@ -243,7 +267,7 @@ impl Staging {
         })
     }
 
-    /// Makes all files durable and read-only, and hashes them.
+    /// Makes all files durable and read-only, and hashes those that no published generation has.
     fn seal_files(
         &self,
         manifest: &Manifest,
@@ -251,14 +275,19 @@ impl Staging {
         interrupt: &Interrupt,
     ) -> Result<Vec<FileEntry>> {
         let names = self.publishable(manifest)?;
+        let carried = |name: &str| self.carried.iter().find(|entry| entry.name == name);
         let mut total = 0_u64;
-        for name in &names {
+        for name in names.iter().filter(|name| carried(name).is_none()) {
             total = total.saturating_add(self.files().stat(&self.path.join(name))?.map_or(0, |stat| stat.length));
         }
         let mut pass = Pass { files: self.files(), done: 0, total, on_progress, interrupt };
         let mut entries = Vec::new();
         for name in names {
-            entries.push(self.seal_file(&name, |path| pass.digest(path, &name))?);
+            entries.push(match carried(&name) {
+                // A link is read-only and durable already; a copy need not be.
+                Some(entry) => self.seal_file(&name, |_| Ok(entry.clone()))?,
+                None => self.seal_file(&name, |path| pass.digest(path, &name))?,
+            });
         }
         Ok(entries)
     }
@@ -286,8 +315,11 @@ impl Staging {
             }
             names.push(name);
         }
-        match manifest.kind.files().iter().find(|needed| !names.iter().any(|name| name == *needed)) {
-            Some(missing) => refuse(format!("a file `{missing}`"), format!("{names:?}")),
+        if let Some(missing) = manifest.needed_files().find(|needed| !names.contains(needed)) {
+            return refuse(format!("a file `{missing}`"), format!("{names:?}"));
+        }
+        match names.iter().find(|name| !manifest.has_place_for(name)) {
+            Some(other) => refuse(format!("files of {} shards", manifest.shards().len()), format!("`{other}`")),
             None => Ok(names),
         }
     }

@@ -55,11 +55,14 @@ impl FromStr for Effort {
         let refused = || {
             Error::InvalidInput {
             what: "effort".into(),
-            expected: "`calibrated`, `recall=0.95` (0 to 1), `exhaustive`, `exact`, `lists=16,100`, or a number of candidates from 1 on".into(),
+            expected: "`calibrated`, `recall=0.95` (0 to 1), `exhaustive`, `exact`, `lists=16,100` (lists and candidates), or \
+                       a number of candidates, 1 to 10000"
+                .into(),
             found: format!("`{text}`"),
         }
         };
-        let number = |text: &str| text.parse::<usize>().ok().filter(|number| *number > 0).ok_or_else(refused);
+        let number =
+            |text: &str| text.parse::<usize>().ok().filter(|number| (1..=10_000).contains(number)).ok_or_else(refused);
         match text {
             "calibrated" => Ok(Self::Calibrated),
             "exhaustive" => Ok(Self::Exhaustive),
@@ -92,6 +95,4 @@ pub struct Calibration {
     pub recall_3: f64,
     /// Share of the exact ten best hits found.
     pub recall_10: f64,
-    /// Share of all codes that were estimated for a query, in the mean.
-    pub scanned: f64,
 }

@@ -1,4 +1,4 @@
-//! Exact search: every row is scored.
+//! Exact search: every row is scored that is not deleted.
 //!
 //! A batch of queries meets each tile of rows while it is in the cache, so a pass over the file serves all of them;
 //! threads share out the rows. Fast kernels find the rows that could matter, and those get the canonical score.
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::dot::{self, Panels};
 use crate::select::{Selection, TopK};
 use crate::workers::run_workers;
-use crate::{Error, Hit, Index, Matrix, Result, SearchParams, Vectors};
+use crate::{Error, Hit, Index, LiveRows, Matrix, Result, SearchParams, Vectors};
 
 /// Queries that meet a tile together; their panels fit in the second-level cache.
 const BATCH: usize = 256;
@@ -27,15 +27,22 @@ const MIN_WORK: u64 = 1 << 22;
 #[derive(Debug)]
 pub struct Flat {
     matrix: Arc<Matrix>,
+    live: LiveRows,
 }
 
 impl Flat {
     /// Searches `matrix`.
     pub fn new(matrix: Arc<Matrix>) -> Self {
-        Self { matrix }
+        let live = LiveRows::all(matrix.rows());
+        Self { matrix, live }
     }
 
-    /// The best of `rows` for one query.
+    /// Searches the `live` rows of `matrix` alone.
+    pub fn of_live(matrix: Arc<Matrix>, live: LiveRows) -> Self {
+        Self { matrix, live }
+    }
+
+    /// The best of `rows`, none of which is deleted, for one query.
     pub(crate) fn best_of(&self, query: &[f32], rows: &[u64], top_k: usize) -> Result<Vec<Hit>> {
         let slack = dot::slack(query.len(), dot::norm(query) * self.matrix.sum_bound());
         let mut scores = Vec::with_capacity(rows.len());
@@ -64,7 +71,7 @@ impl Flat {
 
 impl Index for Flat {
     fn len(&self) -> u64 {
-        self.matrix.rows()
+        self.live.count()
     }
 
     fn dimensions(&self) -> usize {
@@ -84,19 +91,15 @@ impl Index for Flat {
         }
         let mut hits = Vec::with_capacity(queries.len());
         for batch in queries.as_slice().chunks(BATCH * self.dimensions()) {
-            hits.extend(Scan::new(&self.matrix, batch, top_k).run(params.threads)?);
+            hits.extend(Scan::new(self, batch, top_k).run(params.threads)?);
         }
         Ok(hits)
     }
 
     fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>> {
         queries.check(self.dimensions(), "query", 0)?;
-        if let Some(row) = rows.iter().find(|row| **row >= self.len()) {
-            return Err(Error::InvalidInput {
-                what: "rows".into(),
-                expected: format!("rows below {}", self.len()),
-                found: row.to_string(),
-            });
+        if let Some(row) = rows.iter().find(|row| !self.live.contains(**row)) {
+            return Err(no_row(*row, self.live.rows()));
         }
         let mut rows = rows.to_vec();
         rows.sort_unstable();
@@ -105,9 +108,20 @@ impl Index for Flat {
     }
 }
 
+/// The refusal of a row that is asked for by its number.
+pub(crate) fn no_row(row: u64, rows: u64) -> Error {
+    let deleted = if row < rows { ", which is deleted" } else { "" };
+    Error::InvalidInput {
+        what: "rows".into(),
+        expected: format!("rows below {rows} that are not deleted"),
+        found: format!("{row}{deleted}"),
+    }
+}
+
 /// One pass over all rows for one batch of queries.
 struct Scan<'a> {
     matrix: &'a Matrix,
+    live: &'a LiveRows,
     /// Row-major.
     queries: &'a [f32],
     kernel: Kernel,
@@ -127,7 +141,8 @@ enum Kernel {
 }
 
 impl<'a> Scan<'a> {
-    fn new(matrix: &'a Matrix, queries: &'a [f32], top_k: usize) -> Self {
+    fn new(index: &'a Flat, queries: &'a [f32], top_k: usize) -> Self {
+        let Flat { matrix, live } = index;
         let dimensions = matrix.dimensions();
         let bound = matrix.sum_bound();
         let norms = queries.chunks_exact(dimensions).map(dot::norm);
@@ -136,7 +151,7 @@ impl<'a> Scan<'a> {
             ..MIN_PANEL_QUERIES => Kernel::Few,
             _ => Kernel::Many(Panels::new(dimensions, queries)),
         };
-        Self { matrix, queries, kernel, slack, top_k, next: AtomicU64::new(0) }
+        Self { matrix, live, queries, kernel, slack, top_k, next: AtomicU64::new(0) }
     }
 
     /// Scores a kernel gives a row: one a query, and perhaps padding.
@@ -208,7 +223,7 @@ impl<'a> Worker<'a> {
     }
 
     fn scan(&mut self, rows: Range<u64>) -> Result<()> {
-        let Scan { matrix, queries, kernel, .. } = self.scan;
+        let Scan { matrix, live, queries, kernel, .. } = self.scan;
         let count = (rows.end - rows.start) as usize;
         let stored = matrix.stored(rows.clone());
         let scores = &mut self.scores[..count * self.scan.width()];
@@ -217,6 +232,9 @@ impl<'a> Worker<'a> {
             Kernel::Many(panels) => panels.score(stored.widened(&mut self.tile), scores),
         }
         for (row, scores) in rows.zip(scores.chunks_exact(self.scan.width())) {
+            if !live.contains(row) {
+                continue;
+            }
             let canonical = |query| {
                 matrix.widen(row..row + 1, &mut self.row);
                 dot::canonical(&self.row, self.scan.query(query))

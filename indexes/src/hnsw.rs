@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use usearch::{IndexOptions, MetricKind, ScalarKind};
 
 use crate::workers::run_workers;
-use crate::{Access, Effort, Error, Flat, Hit, Index, MappedFile, Matrix, Result, SearchParams, Vectors};
+use crate::{Access, Effort, Error, Flat, Hit, Index, LiveRows, MappedFile, Matrix, Result, SearchParams, Vectors};
 
 pub use build::{HnswBuilder, HnswSummary};
 use footer::Footer;
@@ -50,6 +50,7 @@ pub struct Hnsw {
     map: MappedFile,
     footer: Footer,
     matrix: Arc<Matrix>,
+    live: LiveRows,
     exact: Flat,
     options: HnswOptions,
     permits: Permits,
@@ -65,6 +66,15 @@ impl Hnsw {
     /// [`Error::Io`], [`Error::Corrupt`], and [`Error::Incompatible`] for another format version or the graph of
     /// another matrix.
     pub fn open(path: &Path, matrix: Arc<Matrix>, options: HnswOptions) -> Result<Self> {
+        let live = LiveRows::all(matrix.rows());
+        Self::open_live(path, matrix, live, options)
+    }
+
+    /// The same, to find the `live` rows of `matrix` alone. The graph still has the others and walks over them.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_live(path: &Path, matrix: Arc<Matrix>, live: LiveRows, options: HnswOptions) -> Result<Self> {
         // Opening walks over all nodes in order; searching jumps.
         let map = MappedFile::open(path, Access::Sequential)?;
         let footer = Footer::decode(path, map.as_ref())?;
@@ -95,8 +105,9 @@ impl Hnsw {
         map.advise(Access::Random)?;
         // Single rows are scored, here and there; the default would read far ahead for each.
         matrix.advise(Access::Random)?;
-        let (exact, permits) = (Flat::new(Arc::clone(&matrix)), Permits::new(options.max_concurrency));
-        Ok(Self { graph, map, footer, matrix, exact, options, permits })
+        let exact = Flat::of_live(Arc::clone(&matrix), live.clone());
+        let permits = Permits::new(options.max_concurrency);
+        Ok(Self { graph, map, footer, matrix, live, exact, options, permits })
     }
 
     /// Sets how many candidates later searches keep, see [`HnswOptions::expansion_search`].
@@ -122,7 +133,14 @@ impl Hnsw {
         self.footer.codes.encode(query, &mut code);
         let nodes = {
             let _permit = self.permits.acquire();
-            self.graph.search(&code, candidates).map_err(failed("search"))?.keys
+            // A node that stands for others is worth naming as long as one of them can be found.
+            let stands =
+                |node| self.live.contains(node) || self.footer.copies.of(node).any(|row| self.live.contains(row));
+            let found = match self.live.is_whole() {
+                true => self.graph.search(&code, candidates),
+                false => self.graph.filtered_search(&code, candidates, stands),
+            };
+            found.map_err(failed("search"))?.keys
         };
         let copies = nodes.iter().flat_map(|node| self.footer.copies.of(*node));
         let mut rows: Vec<u64> = nodes.iter().copied().chain(copies).collect();
@@ -135,13 +153,14 @@ impl Hnsw {
                 found: row.to_string(),
             });
         }
+        rows.retain(|row| self.live.contains(*row));
         self.exact.best_of(query, &rows, top_k)
     }
 }
 
 impl Index for Hnsw {
     fn len(&self) -> u64 {
-        self.matrix.rows()
+        self.live.count()
     }
 
     fn dimensions(&self) -> usize {

@@ -1,9 +1,7 @@
 //! What all indexes promise.
 
-use std::sync::Arc;
-
 use crate::workers::cores;
-use crate::{Effort, ElementType, Error, Flat, Generation, Hnsw, HnswOptions, Matrix, Result, Vectors};
+use crate::{Effort, Generation, HnswOptions, IndexKind, Result, Sharded, Vectors};
 
 /// A row found, with the inner product of its stored vector and the query.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,8 +34,10 @@ impl SearchParams {
 ///
 /// For each query an index gives exactly min(`top_k`, [`len`](Self::len)) hits, highest score first, equal scores by
 /// row. A score is the same number whichever index, batch and thread count gave it.
+///
+/// Rows keep their numbers when others are deleted, so a row may be `len` or more.
 pub trait Index: Send + Sync {
-    /// Number of rows.
+    /// Number of rows that can be found: those that are deleted do not count.
     fn len(&self) -> u64;
 
     /// Whether there are no rows.
@@ -61,12 +61,12 @@ pub trait Index: Send + Sync {
     /// The best among `rows` alone, for each query; all of them are scored, so the answer is exact.
     ///
     /// # Errors
-    /// As [`search`](Self::search), and for a row that the index does not have.
+    /// As [`search`](Self::search), and for a row that the index does not have, or no longer.
     fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>>;
 }
 
-/// Opens the index of a generation: exact or approximate, as its manifest says. `expansion_search` is for a graph
-/// that should be walked with more or less effort than the manifest says.
+/// Opens the index of a generation, of the kind that its manifest says. `effort` is for searches that do not ask for
+/// another: [`Effort::Calibrated`] is what the manifest says.
 ///
 /// The caller has checked the generation's structure ([`Generation::verify`] with
 /// [`Depth::Structure`](crate::Depth::Structure)): a graph with damaged bytes must not be walked.
@@ -74,25 +74,15 @@ pub trait Index: Send + Sync {
 /// # Errors
 /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt) or
 /// [`Error::Incompatible`](crate::Error::Incompatible) for files that are not what the manifest says.
-pub fn open_index(generation: &Generation, expansion_search: Option<usize>) -> Result<Box<dyn Index>> {
-    let path = generation.path().join("vectors");
-    let matrix = Arc::new(Matrix::open(&path)?);
-    let manifest = generation.manifest();
-    let claimed = (manifest.rows, manifest.dimensions, manifest.element_type);
-    let found = (matrix.rows(), matrix.dimensions(), matrix.element_type());
-    if claimed != found {
-        let shape =
-            |(rows, dimensions, kind): (u64, usize, ElementType)| format!("{rows} rows of {dimensions} values, {kind}");
-        return Err(Error::Corrupt { path, expected: shape(claimed), found: shape(found) });
-    }
-    match &generation.manifest().graph {
-        None => Ok(Box::new(Flat::new(matrix))),
-        Some(params) => {
-            let options = HnswOptions {
-                expansion_search: expansion_search.unwrap_or(params.expansion_search),
-                max_concurrency: cores(),
-            };
-            Ok(Box::new(Hnsw::open(&generation.path().join("graph"), matrix, options)?))
+pub fn open_index(generation: &Generation, effort: Effort) -> Result<Box<dyn Index>> {
+    let (folder, manifest) = (generation.path(), generation.manifest());
+    Ok(match (manifest.kind, &manifest.graph) {
+        (IndexKind::Quantized, _) => Box::new(Sharded::open_codes(folder, manifest)?.with_effort(effort)),
+        (IndexKind::Hnsw, Some(params)) => {
+            let expansion_search = if let Effort::Candidates(least) = effort { least } else { params.expansion_search };
+            let options = HnswOptions { expansion_search, max_concurrency: cores() };
+            Box::new(Sharded::open_graphs(folder, manifest, options)?.with_effort(effort))
         }
-    }
+        _ => Box::new(Sharded::open_flat(folder, manifest)?),
+    })
 }

@@ -3,6 +3,7 @@
 
 mod bytes;
 mod commit;
+mod deleted;
 mod dot;
 mod effort;
 mod element;
@@ -22,6 +23,8 @@ mod quantized;
 mod recall;
 pub mod sealed;
 mod select;
+mod sharded;
+mod shards;
 pub mod storage;
 mod vectors;
 mod verify;
@@ -29,6 +32,7 @@ mod whole_file;
 mod workers;
 
 pub use commit::{FolderLock, Staging};
+pub use deleted::{Deleted, LiveRows};
 pub use effort::{Calibration, Effort};
 pub use element::ElementType;
 pub use error::{Error, ErrorKind, Result};
@@ -43,7 +47,9 @@ pub use mmap::{Access, MappedFile};
 pub use npy::{read_npy, write_npy};
 pub use progress::{OnProgress, Progress};
 pub use quantized::{CodesShape, Kernel, Quantized, QuantizedBuilder};
-pub use recall::{ExpansionChoice, RecallTarget, choose_expansion, measure_recall};
+pub use recall::{ExpansionChoice, RecallTarget, calibrate, choose_expansion, measure_recall};
+pub use sharded::Sharded;
+pub use shards::{Shard, ShardFiles, shard_file, split_shard_file};
 pub use vectors::{NORMS, Vectors};
 pub use verify::{Depth, Report, verify};
 pub use whole_file::WholeFile;

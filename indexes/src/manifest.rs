@@ -8,8 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::deleted::DELETED;
+use crate::shards::{Shard, shard_file, split_shard_file};
 use crate::storage::Files;
-use crate::{ElementType, Error, Result, sealed};
+use crate::{Calibration, ElementType, Error, Result, sealed};
 
 /// The file name of a manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
@@ -32,8 +34,14 @@ pub struct Manifest {
     pub created: String,
     /// How it is searched.
     pub kind: IndexKind,
-    /// Number of vectors.
+    /// Number of vectors in all shards, deleted ones too.
     pub rows: u64,
+    /// Rows of each shard, where there are several; empty for one. See [`Manifest::shards`].
+    #[serde(rename = "shards", default, skip_serializing_if = "Vec::is_empty")]
+    pub shard_rows: Vec<u64>,
+    /// How many of the rows are deleted; the file `deleted` says which.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub deleted: u64,
     /// Values in a vector.
     pub dimensions: usize,
     /// How a value is stored.
@@ -43,6 +51,9 @@ pub struct Manifest {
     /// Settings of the graph, for [`IndexKind::Hnsw`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphParams>,
+    /// What lists and candidates find, from the fewest on, for [`IndexKind::Quantized`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibration: Vec<Calibration>,
     /// Measured share of the exact hits found, for an approximate index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<Recall>,
@@ -61,6 +72,8 @@ pub enum IndexKind {
     Flat,
     /// A navigable small-world graph is walked: approximate.
     Hnsw,
+    /// Codes of one bit a value are scanned, list by list: approximate, in the least memory.
+    Quantized,
 }
 
 impl fmt::Display for IndexKind {
@@ -68,6 +81,7 @@ impl fmt::Display for IndexKind {
         f.write_str(match self {
             Self::Flat => "flat",
             Self::Hnsw => "hnsw",
+            Self::Quantized => "quantized",
         })
     }
 }
@@ -76,20 +90,23 @@ impl FromStr for IndexKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        [Self::Flat, Self::Hnsw].into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| Error::InvalidInput {
-            what: "index kind".into(),
-            expected: "`flat` or `hnsw`".into(),
-            found: format!("`{text}`"),
+        [Self::Flat, Self::Hnsw, Self::Quantized].into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| {
+            Error::InvalidInput {
+                what: "index kind".into(),
+                expected: "`flat`, `hnsw` or `quantized`".into(),
+                found: format!("`{text}`"),
+            }
         })
     }
 }
 
 impl IndexKind {
-    /// The files that a generation of this kind must have.
+    /// The files that each shard of this kind must have.
     pub fn files(self) -> &'static [&'static str] {
         match self {
             Self::Flat => &["vectors", "passages", "ids"],
             Self::Hnsw => &["vectors", "passages", "ids", "graph"],
+            Self::Quantized => &["vectors", "passages", "ids", "codes"],
         }
     }
 }
@@ -145,6 +162,11 @@ pub struct FileEntry {
     pub chunks: Vec<String>,
 }
 
+/// For serde, which passes references.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// The one member that every format, past and future, has.
 #[derive(Deserialize)]
 struct Version {
@@ -160,14 +182,57 @@ impl Manifest {
             created: String::new(),
             kind,
             rows,
+            shard_rows: Vec::new(),
+            deleted: 0,
             dimensions,
             element_type,
             metric: Metric::default(),
             graph: None,
+            calibration: Vec::new(),
             recall: None,
             attributes: BTreeMap::new(),
             files: Vec::new(),
         }
+    }
+
+    /// The shards, in order of their rows.
+    pub fn shards(&self) -> Vec<Shard> {
+        let whole = [self.rows];
+        let counts = if self.shard_rows.is_empty() { &whole[..] } else { &self.shard_rows };
+        let mut first_row = 0;
+        let shard = |(number, &rows): (usize, &u64)| {
+            let shard = Shard { number, first_row, rows };
+            first_row = first_row.saturating_add(rows);
+            shard
+        };
+        (1..).zip(counts).map(shard).collect()
+    }
+
+    /// Adds a shard of `rows` rows behind the others.
+    pub fn add_shard(&mut self, rows: u64) {
+        if self.shard_rows.is_empty() {
+            self.shard_rows.push(self.rows);
+        }
+        self.shard_rows.push(rows);
+        self.rows = self.rows.saturating_add(rows);
+    }
+
+    /// Rows that can be found: all but the deleted.
+    pub fn live_rows(&self) -> u64 {
+        self.rows.saturating_sub(self.deleted)
+    }
+
+    /// The names of the files that this generation must have.
+    pub(crate) fn needed_files(&self) -> impl Iterator<Item = String> {
+        let of_shard = |number| self.kind.files().iter().map(move |name| shard_file(name, number));
+        let deleted = (self.deleted > 0).then(|| DELETED.to_owned());
+        (1..=self.shard_rows.len().max(1)).flat_map(of_shard).chain(deleted)
+    }
+
+    /// Whether a file belongs to a generation of this shape, as far as its name tells.
+    pub(crate) fn has_place_for(&self, file: &str) -> bool {
+        let (_, shard) = split_shard_file(file);
+        shard <= self.shard_rows.len().max(1) && (file != DELETED || self.deleted > 0)
     }
 
     /// The entry of a file.
@@ -226,8 +291,12 @@ impl Manifest {
             if !names.insert(file.name.as_str()) {
                 return Err(("each file once".into(), format!("`{}` twice", file.name)));
             }
+            if !self.has_place_for(&file.name) {
+                let shape = format!("files of {} shards, {} rows deleted", self.shards().len(), self.deleted);
+                return Err((shape, format!("`{}`", file.name)));
+            }
         }
-        match self.kind.files().iter().find(|name| !names.contains(*name)) {
+        match self.needed_files().find(|name| !names.contains(name.as_str())) {
             Some(name) => Err((format!("the file `{name}` in `files`"), format!("{names:?}"))),
             None => Ok(()),
         }
@@ -244,9 +313,24 @@ impl Manifest {
                 format!("{} rows of {} values", self.rows, self.dimensions),
             );
         }
+        let sum = self.shard_rows.iter().try_fold(0_u64, |sum, rows| sum.checked_add(*rows));
+        let several = self.shard_rows.len() > 1 && sum == Some(self.rows) && !self.shard_rows.contains(&0);
+        if !self.shard_rows.is_empty() && !several {
+            return fail(
+                format!("two or more shards with {} rows together, none empty", self.rows),
+                format!("{} with {}", self.shard_rows.len(), sum.map_or("too many".into(), |sum| sum.to_string())),
+            );
+        }
+        if self.deleted > self.rows {
+            return fail(format!("at most {} rows deleted", self.rows), self.deleted.to_string());
+        }
         if self.graph.is_some() != (self.kind == IndexKind::Hnsw) {
             let found = format!("`{:?}` and {} settings", self.kind, self.graph.iter().len()).to_lowercase();
             return fail("graph settings with the kind `hnsw`, and only with it".into(), found);
+        }
+        if self.kind != IndexKind::Quantized && !self.calibration.is_empty() {
+            let found = format!("`{}` and {} settings", self.kind, self.calibration.len());
+            return fail("a calibration only with the kind `quantized`".into(), found);
         }
         Ok(())
     }

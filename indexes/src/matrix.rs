@@ -46,6 +46,11 @@ impl Matrix {
         self.header.spec.dimensions
     }
 
+    /// How rows are coded.
+    pub fn spec(&self) -> &MatrixSpec {
+        &self.header.spec
+    }
+
     /// How values are stored.
     pub fn element_type(&self) -> ElementType {
         self.header.spec.element_type
@@ -96,11 +101,16 @@ impl Matrix {
 
     /// The stored form of `rows`.
     pub(crate) fn stored(&self, rows: Range<u64>) -> Rows<'_> {
+        Rows::new(&self.header.spec, self.bytes(rows))
+    }
+
+    /// The bytes of `rows`.
+    fn bytes(&self, rows: Range<u64>) -> &[u8] {
         assert!(rows.start <= rows.end && rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
         let spec = &self.header.spec;
         // The header's check proved that the end of the last row is a length that memory can have.
         let at = |row: u64| spec.data_offset() + row as usize * spec.row_bytes();
-        Rows::new(spec, &self.file.as_ref()[at(rows.start)..at(rows.end)])
+        &self.file.as_ref()[at(rows.start)..at(rows.end)]
     }
 
     /// The error for a row whose stored values are not numbers.

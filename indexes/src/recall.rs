@@ -1,7 +1,9 @@
 //! How much of the truth an approximate index finds.
 
-use crate::{Error, Hit, Hnsw, Index, Result, SearchParams, Vectors};
+use crate::{Calibration, Effort, Error, Hit, Hnsw, Index, Quantized, Result, SearchParams, Sharded, Vectors};
 
+/// Hits that lists are calibrated for.
+const CALIBRATED_HITS: usize = 10;
 /// Values of `expansion_search` that [`choose_expansion`] tries.
 const EXPANSIONS: [usize; 7] = [64, 96, 128, 192, 256, 384, 512];
 
@@ -35,13 +37,14 @@ pub fn measure_recall(exact: &dyn Index, approximate: &dyn Index, queries: &Vect
     Ok(share_found(&truth, &approximate.search(queries, &SearchParams::top(top_k))?))
 }
 
-/// Sets `graph` to the smallest expansion with which it reaches the `target` on `queries`, see [`measure_recall`].
+/// Sets the graphs of all shards to the smallest expansion with which they reach the `target` together on `queries`, see
+/// [`measure_recall`].
 ///
 /// # Errors
 /// [`Error::RecallBelowFloor`] when even the largest does not.
 pub fn choose_expansion(
     exact: &dyn Index,
-    graph: &mut Hnsw,
+    graphs: &mut Sharded<Hnsw>,
     queries: &Vectors,
     target: RecallTarget,
 ) -> Result<ExpansionChoice> {
@@ -49,8 +52,8 @@ pub fn choose_expansion(
     let truth = exact.search(queries, &params)?;
     let mut measured = 0.0;
     for expansion_search in EXPANSIONS {
-        graph.set_expansion_search(expansion_search);
-        measured = share_found(&truth, &graph.search(queries, &params)?);
+        graphs.set_expansion_search(expansion_search);
+        measured = share_found(&truth, &graphs.search(queries, &params)?);
         if measured >= target.floor {
             return Ok(ExpansionChoice { expansion_search, recall: measured });
         }
@@ -61,6 +64,31 @@ pub fn choose_expansion(
         floor: target.floor,
         raise: "the graph's connectivity or its expansion_add".into(),
     })
+}
+
+/// Measures what more and more lists find on `queries`, each twice as many as before, up to all of them.
+///
+/// # Errors
+/// As [`Index::search`].
+pub fn calibrate(exact: &dyn Index, codes: &Sharded<Quantized>, queries: &Vectors) -> Result<Vec<Calibration>> {
+    let truth = exact.search(queries, &SearchParams::top(CALIBRATED_HITS))?;
+    let lists = codes.parts().map(|(_, part)| part.lists()).max().unwrap_or(0);
+    let candidates = crate::quantized::candidates_for(CALIBRATED_HITS);
+    let mut settings = Vec::new();
+    let mut probes = 1;
+    while probes <= lists {
+        let effort = Effort::Lists { probes, candidates };
+        let found = codes.search(queries, &SearchParams { effort, ..SearchParams::top(CALIBRATED_HITS) })?;
+        let recall = |top_k: usize| {
+            let first = |hits: &[Vec<Hit>]| hits.iter().map(|hits| hits[..top_k.min(hits.len())].to_vec()).collect();
+            let (truth, found): (Vec<_>, Vec<_>) = (first(&truth), first(&found));
+            share_found(&truth, &found)
+        };
+        let [recall_1, recall_3, recall_10] = [1, 3, 10].map(recall);
+        settings.push(Calibration { probes, candidates, recall_1, recall_3, recall_10 });
+        probes = if probes == lists { lists + 1 } else { (probes * 2).min(lists) };
+    }
+    Ok(settings)
 }
 
 fn share_found(truth: &[Vec<Hit>], found: &[Vec<Hit>]) -> f64 {

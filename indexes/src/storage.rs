@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,6 +62,18 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// The system's.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a file a second name, in another folder of the same file system.
+    ///
+    /// # Errors
+    /// The system's: `CrossesDevices`, `Unsupported` and others where there are no such links.
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()>;
+
+    /// Copies a file, its permissions too, or replaces the bytes of an existing one.
+    ///
+    /// # Errors
+    /// The system's; the copy may then hold a part of the bytes.
+    fn copy(&self, file: &Path, copy: &Path) -> io::Result<()>;
+
     /// Removes a file or an empty folder.
     ///
     /// # Errors
@@ -108,6 +120,8 @@ pub struct Stat {
     pub kind: EntryKind,
     /// Bytes of a file.
     pub length: u64,
+    /// Names of a file, in all folders.
+    pub links: u64,
 }
 
 /// Who may hold a lock beside this holder.
@@ -155,7 +169,7 @@ impl Storage for Disk {
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         let metadata: Metadata = fs::metadata(path)?;
-        Ok(Stat { kind: entry_kind(metadata.file_type()), length: metadata.len() })
+        Ok(Stat { kind: entry_kind(metadata.file_type()), length: metadata.len(), links: metadata.nlink() })
     }
 
     fn open(&self, file: &Path) -> io::Result<Box<dyn Read + Send>> {
@@ -177,6 +191,14 @@ impl Storage for Disk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        fs::hard_link(file, name)
+    }
+
+    fn copy(&self, file: &Path, copy: &Path) -> io::Result<()> {
+        fs::copy(file, copy).map(drop)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -312,6 +334,26 @@ impl Files {
         self.0.rename(from, to).map_err(Error::io("rename", from))
     }
 
+    /// Gives a finished file a second name in another folder, or makes a copy there where the file system links no
+    /// files: on another device, without links, or with all of them in use. Either is whole under `name` or not there.
+    /// The name is durable once its folder is synced.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn link_or_copy(&self, file: &Path, name: &Path) -> Result<()> {
+        use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+        match self.0.link(file, name) {
+            Err(e) if matches!(e.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported) => {}
+            linked => return linked.map_err(Error::io("link", name)),
+        }
+        let temporary = with_suffix(name, ".tmp");
+        // What is left of an earlier copy is read-only as the file is.
+        self.remove(&temporary)?;
+        self.0.copy(file, &temporary).map_err(Error::io("write", &temporary))?;
+        self.sync(&temporary)?;
+        self.rename(&temporary, name)
+    }
+
     /// Writes a file that is whole under its final name or not there. Durable when this returns.
     ///
     /// # Errors
@@ -385,7 +427,8 @@ pub fn parent(path: &Path) -> &Path {
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> std::path::PathBuf {
+/// `path` with `suffix` at the end of its name.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_os_string();
     name.push(suffix);
     name.into()

@@ -6,18 +6,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::manifest::{CHUNK_LENGTH, FileEntry, Manifest};
+use crate::shards::split_shard_file;
 use crate::storage::{Disk, EntryKind, Files};
 use crate::{Error, Interrupt, OnProgress, Progress, Result};
 
 /// Files that are read row by row and never followed as a structure: damage there gives a wrong row, never a crash.
-const PAYLOAD: [&str; 2] = ["vectors", "passages"];
+const PAYLOAD: [&str; 3] = ["vectors", "passages", "codes"];
 const BUFFER: usize = 1 << 20;
 
 /// How far to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     /// The manifest's own checksum, the length of every file, and the hash of every file but `vectors` and
-    /// `passages`. Needed before the graph is used: a damaged graph can crash or hang the search.
+    /// `passages` (of any shard). Needed before the graph is used: a damaged graph can crash or hang the search.
     Structure,
     /// All bytes of all files.
     Full,
@@ -57,7 +58,7 @@ pub(crate) struct Check<'a> {
 impl Check<'_> {
     pub fn run(&self, depth: Depth, on_progress: OnProgress, interrupt: &Interrupt) -> Result<Report> {
         self.lengths()?;
-        let wanted = |file: &&FileEntry| depth == Depth::Full || !PAYLOAD.contains(&file.name.as_str());
+        let wanted = |file: &&FileEntry| depth == Depth::Full || !PAYLOAD.contains(&split_shard_file(&file.name).0);
         let hashed: Vec<&FileEntry> = self.manifest.files.iter().filter(wanted).collect();
         let bytes = hashed.iter().map(|file| file.length).fold(0, u64::saturating_add);
         let mut pass = Pass { files: self.files, done: 0, total: bytes, on_progress, interrupt };

@@ -278,6 +278,47 @@ fn absurd_claims_are_refused() {
 }
 
 #[test]
+fn shards_and_deletions_that_contradict_the_rest_are_refused() {
+    let patient = Patient::new();
+    let file = patient.file("manifest.json");
+    let sound = unsealed(&file);
+    let contradictions = [
+        // There is no `vectors.2`.
+        ("shards", json!([5, 5])),
+        ("shards", json!([10])),
+        ("shards", json!([5, 4])),
+        ("shards", json!([10, 0])),
+        ("shards", json!([-1, 11])),
+        ("shards", json!([u64::MAX, 11])),
+        ("shards", json!(10)),
+        ("shards", json!(vec![1; 100_000])),
+        // There is no `deleted`.
+        ("deleted", json!(3)),
+        ("deleted", json!(11)),
+        ("deleted", json!(u64::MAX)),
+        ("deleted", json!(-1)),
+    ];
+    let with = |member: &str, claim: &Value| {
+        let mut manifest = sound.clone();
+        manifest.as_object_mut().expect("an object").insert(member.into(), claim.clone());
+        manifest
+    };
+    let named = |name: &str| {
+        let mut manifest = sound.clone();
+        let mut entry = manifest["files"][0].clone();
+        entry["name"] = name.into();
+        fs::write(patient.file(name), fs::read(patient.file("graph")).expect("a file")).expect("a writable folder");
+        manifest["files"].as_array_mut().expect("a list").push(entry);
+        manifest
+    };
+    let claims = contradictions.iter().map(|(member, claim)| with(member, claim));
+    for manifest in claims.chain(["graph.2", "deleted", "other.3"].map(named)) {
+        let opened = patient.with(&file, &seal(&manifest), || Generation::open_current(patient.root.path()));
+        assert_eq!(damage(opened).0, file, "{manifest}");
+    }
+}
+
+#[test]
 fn another_format_version_is_incompatible_and_says_so() {
     let patient = Patient::new();
     let file = patient.file("manifest.json");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hindsearch_indexes::{
     ElementType, Error, ErrorKind, Flat, Hnsw, HnswBuilder, HnswOptions, HnswSummary, Index, Interrupt, Matrix,
-    RecallTarget, SearchParams, Vectors, choose_expansion, measure_recall,
+    RecallTarget, SearchParams, Sharded, Vectors, choose_expansion, measure_recall,
 };
 use tempfile::TempDir;
 
@@ -46,12 +46,12 @@ fn build(matrix: &Matrix, path: &Path, threads: usize) -> Result<HnswSummary, Er
 #[test]
 fn held_out_queries_find_what_exact_search_finds_with_the_same_scores() {
     let built = Built::new(&common::vectors(6000, 96, 40), 0);
-    let (mut graph, exact) = (built.open(), Flat::new(Arc::clone(&built.matrix)));
+    let (mut graph, exact) = (Sharded::single(built.open()), Flat::new(Arc::clone(&built.matrix)));
     let queries = common::vectors(200, 96, 41);
     let target = RecallTarget { top_k: 10, floor: 0.95 };
     let calibration = choose_expansion(&exact, &mut graph, &queries, target).unwrap();
     assert!(calibration.recall >= 0.95 && calibration.recall <= 1.0);
-    assert_eq!(graph.options().expansion_search, calibration.expansion_search);
+    assert!(graph.parts().all(|(_, graph)| graph.options().expansion_search == calibration.expansion_search));
     assert_eq!(measure_recall(&exact, &graph, &queries, 10).unwrap(), calibration.recall);
     assert_eq!(measure_recall(&exact, &exact, &queries, 10).unwrap(), 1.0);
 
@@ -66,7 +66,7 @@ fn held_out_queries_find_what_exact_search_finds_with_the_same_scores() {
 #[test]
 fn recall_below_the_floor_is_an_error() {
     let built = Built::new(&common::vectors(2000, 32, 42), 0);
-    let (mut graph, exact) = (built.open(), Flat::new(Arc::clone(&built.matrix)));
+    let (mut graph, exact) = (Sharded::single(built.open()), Flat::new(Arc::clone(&built.matrix)));
     let target = RecallTarget { top_k: 10, floor: 1.5 };
     let error = choose_expansion(&exact, &mut graph, &common::vectors(20, 32, 43), target).unwrap_err();
     assert!(matches!(error, Error::RecallBelowFloor { top_k: 10, .. }), "{error}");

@@ -86,7 +86,7 @@ fn a_build_is_resumed_where_its_state_was_written() {
     let (path, number) = (first.path().to_path_buf(), first.number());
     drop(first);
 
-    let second = staging(root.path());
+    let mut second = staging(root.path());
     assert_eq!((second.path(), second.number()), (&*path, number));
     assert_eq!(second.read_state().expect("a readable folder"), Some(json!({ "rows": 5 })));
     assert_eq!(fs::read(second.path().join("vectors")).expect("a file"), b"half");

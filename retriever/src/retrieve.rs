@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hindsearch_indexes::{Depth, Generation, Hit, Index, Interrupt, SearchParams, Vectors, open_index};
+use hindsearch_indexes::{Depth, Effort, Generation, Hit, Index, Interrupt, SearchParams, Vectors, open_index};
 
 use crate::build::Provenance;
-use crate::corpus::CorpusStore;
+use crate::corpus::Corpus;
 use crate::embed::{EmbedOptions, Embedder, InputKind, ModelSource};
-use crate::{Error, Passage, Result};
+use crate::{Passage, Result};
 
 /// A passage at its place in a ranking.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,18 +47,18 @@ pub struct OpenOptions {
     pub model: Option<ModelSource>,
     /// How to run it.
     pub embed: EmbedOptions,
-    /// Candidates that a graph keeps while it is walked; where it is not given, what reached the recall floor.
-    pub expansion_search: Option<usize>,
+    /// How much an approximate index looks at in searches that do not say it themselves.
+    pub effort: Effort,
 }
 
 /// An open index with its corpus and its model.
 pub struct Retriever {
     generation: Generation,
     provenance: Provenance,
-    corpus: CorpusStore,
+    corpus: Corpus,
     index: Box<dyn Index>,
     embedder: Arc<Embedder>,
-    expansion_search: Option<usize>,
+    effort: Effort,
 }
 
 impl Retriever {
@@ -70,22 +70,8 @@ impl Retriever {
     pub fn open(root: &Path, options: OpenOptions) -> Result<Self> {
         let generation = Generation::open_current(root)?;
         let provenance = Provenance::of(&generation)?;
-        let source = options.model.unwrap_or_else(|| ModelSource::parse(&provenance.model.source));
-        let embedder =
-            Embedder::open(&source, provenance.model.for_queries(options.embed)).map_err(|error| match error {
-                // Said of a model alone, nobody would know why that one was looked for.
-                Error::NotFound { .. } => Error::NotFound {
-                    what: format!(
-                        "the model of index `{}`, {} in `{source}`: {error};",
-                        root.display(),
-                        provenance.model.card.id
-                    ),
-                    remedy: "it must be the one that the index was built with: name its folder with `--model`".into(),
-                },
-                other => other,
-            })?;
-        provenance.check_model(root, &embedder)?;
-        Self::assemble(generation, provenance, Arc::new(embedder), options.expansion_search)
+        let embedder = provenance.open_model(root, options.model, options.embed)?;
+        Self::assemble(generation, provenance, Arc::new(embedder), options.effort)
     }
 
     /// The current generation of the index at `root`, where it is another than this one; with this one's model, where it
@@ -101,9 +87,9 @@ impl Retriever {
         let provenance = Provenance::of(&generation)?;
         if provenance.model == self.provenance.model {
             let model = Arc::clone(&self.embedder);
-            return Self::assemble(generation, provenance, model, self.expansion_search).map(Some);
+            return Self::assemble(generation, provenance, model, self.effort).map(Some);
         }
-        let options = OpenOptions { expansion_search: self.expansion_search, ..OpenOptions::default() };
+        let options = OpenOptions { effort: self.effort, ..OpenOptions::default() };
         Self::open(root, options).map(Some)
     }
 
@@ -111,20 +97,13 @@ impl Retriever {
         generation: Generation,
         provenance: Provenance,
         embedder: Arc<Embedder>,
-        expansion_search: Option<usize>,
+        effort: Effort,
     ) -> Result<Self> {
         // Only bytes that are known to be right may reach the graph's unchecked code.
         generation.verify(Depth::Structure, &|_| (), &Interrupt::new())?;
-        let corpus = CorpusStore::open(generation.path())?;
-        let index = open_index(&generation, expansion_search)?;
-        if corpus.len() != index.len() {
-            return Err(Error::Corrupt {
-                path: generation.path().to_path_buf(),
-                expected: format!("as many passages as vectors ({})", index.len()),
-                found: format!("{} passages", corpus.len()),
-            });
-        }
-        Ok(Self { generation, provenance, corpus, index, embedder, expansion_search })
+        let corpus = Corpus::open(&generation)?;
+        let index = open_index(&generation, effort)?;
+        Ok(Self { generation, provenance, corpus, index, embedder, effort })
     }
 
     /// The best `top_k` passages for each query, best first; fewer only where the corpus is smaller.
@@ -154,7 +133,7 @@ impl Retriever {
     }
 
     /// The passages.
-    pub fn corpus(&self) -> &CorpusStore {
+    pub fn corpus(&self) -> &Corpus {
         &self.corpus
     }
 

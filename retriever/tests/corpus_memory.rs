@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, StringArray};
 use corpus_files::{Check, Folder, arrow_file, arrow_stream, batch, parquet, read};
 use hindsearch_indexes::{Interrupt, Progress};
-use hindsearch_retriever::corpus::{CorpusReader, CorpusStore};
+use hindsearch_retriever::corpus::{Corpus, CorpusReader, CorpusStore};
 
 const MIB: u64 = 1 << 20;
 
@@ -63,6 +63,7 @@ fn memory_depends_neither_on_the_corpus_nor_on_what_a_file_claims() -> Check {
     let reading = memory("RssAnon")?.saturating_sub(before);
     assert!(reading < 8 * MIB, "reading rows took {} MiB", reading / MIB);
 
+    let store = Corpus::from(store);
     let leaving = peak(|| {
         store.verify(&quiet, &never)?;
         store.export_jsonl(&folder.path().join("out.jsonl"), &quiet, &never)?;

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use std::{env, fs};
 
 use corpus_files::{Check, Folder, gzip, passage, read, rows};
-use hindsearch_indexes::{ErrorKind, Interrupt, Progress};
-use hindsearch_retriever::corpus::{CorpusReader, CorpusStore, CorpusSummary};
+use hindsearch_indexes::{ElementType, ErrorKind, IndexKind, Interrupt, Manifest, Progress};
+use hindsearch_retriever::corpus::{Corpus, CorpusReader, CorpusStore, CorpusSummary};
 use hindsearch_retriever::{Error, Passage, Result};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -27,6 +27,11 @@ fn store(folder: &Folder, name: &str, bytes: impl AsRef<[u8]>) -> Check<CorpusSt
     let corpus = folder.file(name, bytes)?;
     write(folder.path(), &[corpus])?;
     Ok(CorpusStore::open(folder.path())?)
+}
+
+/// What a generation with a store of so many passages says of itself.
+fn manifest(rows: u64) -> Manifest {
+    Manifest::new(IndexKind::Flat, rows, 8, ElementType::F32)
 }
 
 fn json_lines(rows: impl Iterator<Item = Value>) -> String {
@@ -208,6 +213,7 @@ fn exports_hold_the_contents_byte_for_byte() -> Check {
     let store = store(&folder, "a.jsonl", &corpus)?;
     let before: Vec<_> = contents(&folder.read("b.jsonl", &corpus)?);
     let (jsonl, parquet) = (out.path().join("corpus.jsonl"), out.path().join("corpus.parquet"));
+    let store = Corpus::from(store);
     store.export_jsonl(&jsonl, &quiet, &Interrupt::new())?;
     store.export_parquet(&parquet, &quiet, &Interrupt::new())?;
     assert_eq!(out.names()?, ["corpus.jsonl", "corpus.parquet"]);
@@ -244,7 +250,7 @@ fn real_wiki_18_comes_out_as_it_went_in() -> Check {
     let store = CorpusStore::open(folder.path())?;
     store.verify(&quiet, &Interrupt::new())?;
     let exported = folder.path().join("out.jsonl");
-    store.export_jsonl(&exported, &quiet, &Interrupt::new())?;
+    Corpus::open_in(folder.path(), &manifest(store.len()))?.export_jsonl(&exported, &quiet, &Interrupt::new())?;
     let (before, after) = (fs::read_to_string(corpus)?, fs::read_to_string(exported)?);
     assert_eq!(before.lines().count(), after.lines().count());
     for (row, (before, after)) in (0..).zip(before.lines().zip(after.lines())) {
@@ -356,8 +362,8 @@ proptest! {
             }
             store.verify(&quiet, &Interrupt::new())?;
             let out = folder.path().join("out.jsonl");
-            store.export_jsonl(&out, &quiet, &Interrupt::new())?;
             let before: Vec<_> = contents(&store.scan(0)?.collect::<Result<Vec<_>>>()?);
+            Corpus::from(store).export_jsonl(&out, &quiet, &Interrupt::new())?;
             assert_eq!(contents(&read(&[out], None)?), before);
             Ok(())
         };

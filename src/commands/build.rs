@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use hindsearch::indexes::{ElementType, IndexKind, Progress};
-use hindsearch::retriever::build::{BuildOptions, IndexOptions, Plan, Stage, build};
+use hindsearch::retriever::build::{BuildOptions, IndexOptions, OnStage, Plan, Stage, build};
 use hindsearch::retriever::corpus::Format;
 
 use super::Context;
@@ -33,7 +33,7 @@ pub struct Args {
     /// Model folder or hub id
     #[arg(long)]
     model: Option<String>,
-    /// `flat` (exact) or `hnsw` (approximate)
+    /// `flat` (exact), `quantized` (near exact, in the least memory) or `hnsw` (approximate, a graph)
     #[arg(long)]
     index: Option<IndexKind>,
     /// How a stored value is coded: `f32`, `f16` or `i8`
@@ -86,15 +86,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         print_plan(context, &options, &plan)?;
         return Ok(plan.check(&options)?);
     }
-    let progress = context.progress();
-    let on_stage = |stage, step: Progress| match stage {
-        Stage::Corpus => progress.show("reading the corpus", "bytes", step),
-        Stage::Vectors => progress.show("embedding", "passages", step),
-        Stage::Graph => progress.show("building the graph", "passages", step),
-        Stage::Publish => progress.show("hashing", "bytes", step),
-    };
-    let report = build(&options, &on_stage, &context.interrupt)?;
-    progress.finish();
+    let report = with_progress(context, |on_stage| build(&options, on_stage, &context.interrupt))?;
     if context.json {
         return context.print_json(&report);
     }
@@ -116,6 +108,24 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         .unwrap_or_else(|| "hindsearch".into());
     writeln!(out, "search it: {program} search {} \"a question\"", report.out)?;
     Ok(out.flush()?)
+}
+
+/// Shows how far the stages of `work` are.
+///
+/// # Errors
+/// Those of `work`.
+pub fn with_progress<T, E>(context: &Context, work: impl FnOnce(OnStage<'_>) -> Result<T, E>) -> Result<T, E> {
+    let progress = context.progress();
+    let done = work(&|stage, step: Progress| match stage {
+        Stage::Corpus => progress.show("reading the corpus", "bytes", step),
+        Stage::Vectors => progress.show("embedding", "passages", step),
+        Stage::Copy => progress.show("copying", "passages", step),
+        Stage::Graph => progress.show("building the graph", "passages", step),
+        Stage::Codes => progress.show("coding", "passages", step),
+        Stage::Publish => progress.show("hashing", "bytes", step),
+    })?;
+    progress.finish();
+    Ok(done)
 }
 
 fn print_plan(context: &Context, options: &BuildOptions, plan: &Plan) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hindsearch::indexes::Generation;
-use hindsearch::retriever::corpus::CorpusStore;
+use hindsearch::retriever::corpus::Corpus;
 
 use super::Context;
 use crate::failure::Failure;
@@ -22,13 +22,13 @@ pub struct Args {
     out: PathBuf,
 }
 
-/// Writes every passage in row order, byte for byte as it was read.
+/// Writes every passage that is not deleted, in row order, byte for byte as it was read.
 ///
 /// # Errors
 /// A missing or damaged index, a file name of another kind, a disk that refuses.
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let generation = Generation::open_current(&args.index)?;
-    let corpus = CorpusStore::open(generation.path())?;
+    let corpus = Corpus::open(&generation)?;
     let progress = context.progress();
     let on_progress = |p| progress.show("exporting", "passages", p);
     match args.out.extension().and_then(|e| e.to_str()) {

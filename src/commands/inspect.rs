@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use hindsearch::indexes::{Generation, Manifest};
+use hindsearch::indexes::{Calibration, Generation, IndexKind, Manifest, Recall};
 use hindsearch::retriever::build::Provenance;
 use hindsearch::retriever::embed::Precision;
 
@@ -39,7 +39,7 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
     let (card, graphs) = (&provenance.model.card, &provenance.model.fingerprint);
     let size: u64 = manifest.files.iter().map(|file| file.length).sum();
     let mut facts = vec![
-        ("passages", count(manifest.rows)),
+        ("passages", passages(manifest)),
         ("vectors", format!("{} values, {}", manifest.dimensions, manifest.element_type)),
         ("index", kind(manifest)),
         ("model", format!("{} ({})", card.id, provenance.model.source)),
@@ -53,6 +53,7 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
         ("size", bytes(size)),
         ("made", format!("{} by {}", manifest.created, manifest.tool)),
     ];
+    facts.extend(calibration(manifest).map(|settings| ("lists", settings)));
     match &provenance.gate {
         Some(gate) => facts.push((
             "int8 gate",
@@ -69,12 +70,36 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
     facts
 }
 
+/// How many there are, and in how many shards where rows are spread or deleted.
+fn passages(manifest: &Manifest) -> String {
+    let shards: Vec<String> = manifest.shard_rows.iter().map(|rows| count(*rows)).collect();
+    let mut text = count(manifest.live_rows());
+    if !shards.is_empty() {
+        text += &format!(", in {} shards of {} rows", shards.len(), shards.join(" + "));
+    }
+    if manifest.deleted > 0 {
+        text += &format!(", {} rows deleted", count(manifest.deleted));
+    }
+    text
+}
+
 fn kind(manifest: &Manifest) -> String {
-    match (&manifest.graph, &manifest.recall) {
-        (Some(graph), Some(recall)) => format!(
-            "hnsw, M {}, ef {}: recall@{} {:.4} on {} held-out queries (floor {})",
-            graph.connectivity, graph.expansion_search, recall.top_k, recall.value, recall.queries, recall.floor
-        ),
+    let measured = manifest.recall.as_ref().map_or(String::new(), |recall| {
+        let Recall { top_k, value, queries, floor } = recall;
+        format!(": recall@{top_k} {value:.4} on {queries} held-out queries (floor {floor})")
+    });
+    match (manifest.kind, &manifest.graph) {
+        (IndexKind::Hnsw, Some(graph)) => {
+            format!("hnsw, M {}, ef {}{measured}", graph.connectivity, graph.expansion_search)
+        }
+        (IndexKind::Quantized, _) => format!("quantized{measured}"),
         _ => "flat, exact".into(),
     }
+}
+
+/// What lists of a quantized index find, by effort.
+fn calibration(manifest: &Manifest) -> Option<String> {
+    let setting = |c: &Calibration| format!("{:.3} with {}", c.recall_10, c.probes);
+    let settings: Vec<String> = manifest.calibration.iter().map(setting).collect();
+    (!settings.is_empty()).then(|| format!("recall@10 {}", settings.join(", ")))
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use hindsearch::indexes::Effort;
 use hindsearch::retriever::serve::{self, ServeOptions};
 
 use super::Context;
@@ -28,9 +29,9 @@ pub struct Args {
     /// Give each passage the address of its title's page at Wikipedia
     #[arg(long)]
     derive_urls: bool,
-    /// Candidates that an approximate index keeps while it walks
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    effort: Option<u32>,
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of candidates
+    #[arg(long, default_value_t)]
+    effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it
     #[arg(long)]
     model: Option<String>,

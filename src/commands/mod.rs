@@ -1,19 +1,24 @@
 //! One file a command: its arguments, its help, and what it prints. Logic lives in the crates.
 
 pub mod ablate;
+pub mod append;
 pub mod build;
+pub mod compact;
 pub mod completions;
 pub mod config;
+pub mod delete;
 pub mod doctor;
 pub mod embed;
 pub mod env;
 pub mod eval;
 pub mod experience;
 pub mod export;
+pub mod growth;
 pub mod inspect;
 pub mod losses;
 #[cfg(feature = "serve")]
 pub mod mcp;
+pub mod merge;
 pub mod search;
 #[cfg(feature = "serve")]
 pub mod serve;

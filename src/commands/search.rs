@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hindsearch::indexes::SearchParams;
+use hindsearch::indexes::{Effort, SearchParams};
 use hindsearch::retriever::embed::{CardOverrides, EmbedOptions};
 use hindsearch::retriever::{OpenOptions, Ranked, Retriever};
 use serde_json::{Value, json};
@@ -36,9 +36,9 @@ pub struct Args {
     /// Passages wanted for each query
     #[arg(long, short = 'k', value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: Option<u32>,
-    /// Candidates that an approximate index keeps while it walks
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    effort: Option<u32>,
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of candidates
+    #[arg(long, default_value_t)]
+    effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it
     #[arg(long)]
     model: Option<String>,
@@ -103,7 +103,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
 }
 
 /// How commands that search open an index.
-pub fn open_options(context: &Context, model: Option<&str>, effort: Option<u32>) -> Result<OpenOptions, Failure> {
+pub fn open_options(context: &Context, model: Option<&str>, effort: Effort) -> Result<OpenOptions, Failure> {
     let settings = &context.config;
     Ok(OpenOptions {
         // The index knows its model and how it wants texts: the settings say what is built, and only here how it runs.
@@ -114,7 +114,7 @@ pub fn open_options(context: &Context, model: Option<&str>, effort: Option<u32>)
             passage_precision: None,
             ..super::embed_options(settings)
         },
-        expansion_search: effort.map(|effort| effort as usize),
+        effort,
     })
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use hindsearch::env::serve::{EnvOptions, EnvServer};
 use hindsearch::env::{Preset, Writer};
+use hindsearch::indexes::Effort;
 use hindsearch::retriever::serve::{
     self, Address, EngineOptions, Limits, Listen, ServeOptions, Service, TlsFiles, Token,
 };
@@ -94,9 +95,9 @@ pub struct Args {
     /// Give each document the address of its title's page at Wikipedia, and whole pages by address (`/access`)
     #[arg(long)]
     derive_urls: bool,
-    /// Candidates that an approximate index keeps while it walks
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    effort: Option<u32>,
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of candidates
+    #[arg(long, default_value_t)]
+    effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it
     #[arg(long)]
     model: Option<String>,

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use hindsearch::indexes::{Depth, Generation, open_index};
-use hindsearch::retriever::corpus::CorpusStore;
+use hindsearch::indexes::{Depth, Effort, Generation, open_index};
+use hindsearch::retriever::corpus::Corpus;
 use serde_json::json;
 
 use super::Context;
@@ -32,24 +32,16 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let generation = Generation::open_current(&args.index)?;
     let progress = context.progress();
     generation.verify(depth, &|p| progress.show("verifying", "bytes", p), &context.interrupt)?;
-    let (corpus, _) = (CorpusStore::open(generation.path())?, open_index(&generation, None)?);
+    let (corpus, _) = (Corpus::open(&generation)?, open_index(&generation, Effort::default())?);
     if !args.quick {
         corpus.verify(&|p| progress.show("reading the text", "passages", p), &context.interrupt)?;
     }
     progress.finish();
     let manifest = generation.manifest();
-    if corpus.len() != manifest.rows {
-        return Err(hindsearch::retriever::Error::Corrupt {
-            path: generation.path().join("passages"),
-            expected: format!("{} passages, as many as vectors", manifest.rows),
-            found: corpus.len().to_string(),
-        }
-        .into());
-    }
     let size: u64 = manifest.files.iter().map(|file| file.length).sum();
     if context.json {
         return context.print_json(&json!({
-            "sound": true, "generation": generation.number(), "passages": manifest.rows, "bytes": size, "full": !args.quick,
+            "sound": true, "generation": generation.number(), "passages": manifest.live_rows(), "bytes": size, "full": !args.quick,
         }));
     }
     let checked = if args.quick { "structure checked" } else { "every byte checked" };
@@ -60,7 +52,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         "{} is sound: generation {}, {} passages, {}, {checked}",
         args.index.display(),
         generation.number(),
-        count(manifest.rows),
+        count(manifest.live_rows()),
         bytes(size)
     )?;
     Ok(out.flush()?)

@@ -9,6 +9,7 @@ use super::codes::Codes;
 use super::footer::Footer;
 use super::rows::Rows;
 use super::{failed, new_graph, reserve};
+use crate::storage::with_suffix;
 use crate::workers::run_workers;
 use crate::{Error, Interrupt, Matrix, OnProgress, Result};
 
@@ -191,7 +192,7 @@ impl Build<'_> {
 /// Writes the graph and its footer beside `path`, makes them durable, and gives them their name. Leaves nothing when it
 /// fails.
 fn save(graph: &usearch::Index, footer: &Footer, path: &Path) -> Result<()> {
-    let partial = path.with_extension("tmp");
+    let partial = with_suffix(path, ".tmp");
     let written =
         write(graph, footer, &partial).and_then(|()| fs::rename(&partial, path).map_err(Error::io("rename", &partial)));
     if written.is_err() {

@@ -2,15 +2,16 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::header::Header;
-use super::{MatrixSpec, Rows, rows};
+use super::{Matrix, MatrixSpec, Rows, rows};
 use crate::bytes::PAGE;
 use crate::{Error, Result, Vectors, dot};
 
-/// Rows read at once to take up an interrupted file.
-const RESUME_ROWS: usize = 1024;
+/// Rows read at once from a file.
+const READ_ROWS: usize = 1024;
 
 /// Writes a matrix file. Until [`finish`](Self::finish) the header page is empty and no reader accepts the file.
 #[derive(Debug)]
@@ -66,9 +67,9 @@ impl MatrixWriter {
     /// Reads the next `rows` rows of the file to learn their norms, and leaves the file after them.
     fn measure(&mut self, rows: u64) -> Result<()> {
         let row_bytes = self.header.spec.row_bytes();
-        let mut buffer = AlignedBytes::new(RESUME_ROWS * row_bytes);
+        let mut buffer = AlignedBytes::new(READ_ROWS * row_bytes);
         while self.header.rows < rows {
-            let count = (rows - self.header.rows).min(RESUME_ROWS as u64) as usize;
+            let count = (rows - self.header.rows).min(READ_ROWS as u64) as usize;
             let bytes = &mut buffer.bytes()[..count * row_bytes];
             self.file.get_mut().read_exact(bytes).map_err(Error::io("read", &self.path))?;
             self.count(bytes)?;
@@ -116,6 +117,34 @@ impl MatrixWriter {
         }
         self.file.write_all(coded).map_err(Error::io("write", &self.path))?;
         self.count(coded)
+    }
+
+    /// Adds `rows` of another matrix: byte for byte, if it codes rows as this one does, else coded anew.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when one of the rows is no vector, [`Error::InvalidInput`] for one of other dimensions or with
+    /// values beyond the element type, [`Error::Io`].
+    ///
+    /// # Panics
+    /// When `rows` ends after the last row of `from`.
+    pub fn copy(&mut self, from: &Matrix, rows: Range<u64>) -> Result<()> {
+        for start in rows.clone().step_by(READ_ROWS) {
+            let rows = start..rows.end.min(start + READ_ROWS as u64);
+            let mut vectors = vec![0.0; (rows.end - rows.start) as usize * from.dimensions()];
+            from.widen(rows.clone(), &mut vectors);
+            let unsound = |row: &[f32]| !dot::norm(row).is_finite();
+            if let Some(at) = vectors.chunks_exact(from.dimensions()).position(unsound) {
+                return Err(from.damaged(rows.start + at as u64));
+            }
+            if *from.spec() != self.header.spec {
+                self.append(&Vectors::new(from.dimensions(), vectors)?)?;
+                continue;
+            }
+            let coded = from.bytes(rows);
+            self.file.write_all(coded).map_err(Error::io("write", &self.path))?;
+            self.count(coded)?;
+        }
+        Ok(())
     }
 
     /// Makes all rows so far durable and returns their number, for a later [`resume`](Self::resume).

@@ -14,12 +14,19 @@ pub struct Gather<'a> {
     first: u64,
     /// The slots that count.
     valid: Range<u64>,
+    /// Whether the row in a slot can be found; all can where there is nothing.
+    is_live: Option<&'a dyn Fn(u32) -> bool>,
 }
 
 impl<'a> Gather<'a> {
     /// Collects for `queries` among `all`; of one query, the second place is not looked at.
     pub fn new(all: &'a mut [Candidates], queries: [usize; WIDTH]) -> Self {
-        Self { all, queries, first: 0, valid: 0..0 }
+        Self { all, queries, first: 0, valid: 0..0, is_live: None }
+    }
+
+    /// Passes over slots that are not live.
+    pub fn of_live(self, is_live: Option<&'a dyn Fn(u32) -> bool>) -> Self {
+        Self { is_live, ..self }
     }
 
     /// Tells which slots the next run has: its first block begins with slot `first`, and those in `valid` count.
@@ -43,7 +50,10 @@ impl Sink for Gather<'_> {
             passed &= passed - 1;
             let (slot, estimate) = (start + u64::from(lane), estimates[lane as usize]);
             // The threshold may have risen since the kernel looked.
-            if self.valid.contains(&slot) && estimate >= candidates.threshold() {
+            if self.valid.contains(&slot)
+                && estimate >= candidates.threshold()
+                && self.is_live.is_none_or(|is_live| is_live(slot as u32))
+            {
                 candidates.push(estimate, slot as u32);
             }
         }

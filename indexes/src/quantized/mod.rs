@@ -26,16 +26,19 @@ pub use kernel::Kernel;
 use scan::{Batch, Probing};
 
 use crate::effort::{Calibration, Effort};
-use crate::{Access, Error, Flat, Hit, Index, Matrix, Result, SearchParams, Vectors};
+use crate::{Access, Error, Flat, Hit, Index, LiveRows, Matrix, Result, SearchParams, Vectors};
 
 /// Queries that are searched together; their tables fit in the caches.
 const BATCH: usize = 256;
+/// When candidates are this share of the rows or more, exact search is as fast.
+const EXACT_SHARE: u64 = 4;
 
 /// Codes over the rows of a matrix.
 #[derive(Debug)]
 pub struct Quantized {
     codes: Codes,
     matrix: Arc<Matrix>,
+    live: LiveRows,
     exact: Flat,
     /// What settings find, measured when the index was built.
     calibration: Vec<Calibration>,
@@ -50,6 +53,15 @@ impl Quantized {
     /// [`Error::Io`], [`Error::Corrupt`], and [`Error::Incompatible`] for another format version or the codes of
     /// another matrix.
     pub fn open(path: &Path, matrix: Arc<Matrix>, calibration: Vec<Calibration>) -> Result<Self> {
+        let live = LiveRows::all(matrix.rows());
+        Self::open_live(path, matrix, live, calibration)
+    }
+
+    /// The same, to find the `live` rows of `matrix` alone.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_live(path: &Path, matrix: Arc<Matrix>, live: LiveRows, calibration: Vec<Calibration>) -> Result<Self> {
         let codes = Codes::open(path)?;
         let shape = codes.shape();
         if (shape.rows, shape.dimensions) != (matrix.rows(), matrix.dimensions()) {
@@ -62,8 +74,8 @@ impl Quantized {
         }
         // Single rows are scored, here and there; the default would read far ahead for each.
         matrix.advise(Access::Random)?;
-        let exact = Flat::new(Arc::clone(&matrix));
-        Ok(Self { codes, matrix, exact, calibration, kernel: Kernel::best() })
+        let exact = Flat::of_live(Arc::clone(&matrix), live.clone());
+        Ok(Self { codes, matrix, live, exact, calibration, kernel: Kernel::best() })
     }
 
     /// Uses another kernel: all give the same hits.
@@ -97,7 +109,7 @@ impl Quantized {
             Effort::Recall(wanted) => (self.probes_for(wanted)?, usual),
         };
         // Where candidates are most of the rows, scoring all rows is no more work.
-        (candidates as u64 <= self.matrix.rows() / 4).then_some(Probing { probes, candidates })
+        (candidates as u64 <= self.len() / EXACT_SHARE).then_some(Probing { probes, candidates })
     }
 
     /// The fewest lists with which the recall was measured; all of them where there is no measurement; `None` where only
@@ -113,13 +125,13 @@ impl Quantized {
 }
 
 /// Candidates that are scored for `top_k` hits: a code of one bit confuses near-ties, which the rows tell apart.
-fn candidates_for(top_k: usize) -> usize {
+pub fn candidates_for(top_k: usize) -> usize {
     top_k.saturating_mul(10).clamp(30, 300.max(top_k.saturating_mul(3)))
 }
 
 impl Index for Quantized {
     fn len(&self) -> u64 {
-        self.matrix.rows()
+        self.live.count()
     }
 
     fn dimensions(&self) -> usize {
@@ -139,6 +151,12 @@ impl Index for Quantized {
         let mut hits = Vec::with_capacity(queries.len());
         for batch in queries.as_slice().chunks(BATCH * self.dimensions()) {
             hits.extend(Batch::new(self, batch, probing, params)?.run()?);
+        }
+        // Lists may hold too few; rather exact and slow than short.
+        let wanted = usize::try_from(self.len()).unwrap_or(usize::MAX).min(params.top_k);
+        for (query, hits) in queries.rows().zip(&mut hits).filter(|(_, hits)| hits.len() < wanted) {
+            let query = Vectors::new(self.dimensions(), query.to_vec())?;
+            *hits = self.exact.search(&query, params)?.pop().unwrap_or_default();
         }
         Ok(hits)
     }

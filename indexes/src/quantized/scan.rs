@@ -33,6 +33,16 @@ pub struct Probing {
     pub candidates: usize,
 }
 
+/// What a scan of all slots is for.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    slots: u64,
+    /// The best that are kept for each query.
+    kept: usize,
+    /// Whether the slots are those of rows, which may be deleted, and not of centroids.
+    rows: bool,
+}
+
 /// Queries that are searched together.
 pub struct Batch<'a> {
     index: &'a Quantized,
@@ -65,22 +75,17 @@ impl<'a> Batch<'a> {
     pub fn run(&self) -> Result<Vec<Vec<Hit>>> {
         let lists = self.index.lists();
         let best = if self.probing.probes >= lists {
-            self.scan_all(self.index.codes.shape().slots, self.probing.candidates, |blocks| {
-                self.index.codes.blocks(blocks)
-            })?
+            let wanted = Wanted { slots: self.index.codes.shape().slots, kept: self.probing.candidates, rows: true };
+            self.scan_all(wanted, |blocks| self.index.codes.blocks(blocks))?
         } else {
             self.scan_lists(&self.visits()?)?
         };
         self.score(best)
     }
 
-    /// The best `kept` of all slots for each query; `blocks` gives their codes.
-    fn scan_all<'b>(
-        &self,
-        slots: u64,
-        kept: usize,
-        blocks: impl Fn(Range<u64>) -> &'b [u8] + Sync,
-    ) -> Result<Vec<Candidates>> {
+    /// The best of all slots for each query; `blocks` gives their codes.
+    fn scan_all<'b>(&self, wanted: Wanted, blocks: impl Fn(Range<u64>) -> &'b [u8] + Sync) -> Result<Vec<Candidates>> {
+        let Wanted { slots, kept, rows } = wanted;
         let count = slots.div_ceil(BLOCK as u64) as usize;
         let tiles = count.div_ceil(TILE_BLOCKS);
         let useful = (count * self.coded.len() / MIN_VISITS).clamp(1, tiles.max(1));
@@ -93,7 +98,7 @@ impl<'a> Batch<'a> {
                 let first = tile * TILE_BLOCKS;
                 let codes = blocks(first as u64..(first + TILE_BLOCKS).min(count) as u64);
                 let all: Vec<usize> = (0..self.coded.len()).collect();
-                self.scan(codes, (first * BLOCK) as u64, 0..slots, &all, &mut best);
+                self.scan(codes, (first * BLOCK) as u64, 0..slots, &all, rows, &mut best);
             }
             Ok(best)
         })?;
@@ -101,9 +106,22 @@ impl<'a> Batch<'a> {
     }
 
     /// Runs the codes of some blocks, the first of which begins with slot `first`, past the queries with these numbers.
-    fn scan(&self, codes: &[u8], first: u64, valid: Range<u64>, queries: &[usize], best: &mut [Candidates]) {
+    /// Of `rows`, those that are deleted are passed over.
+    fn scan(
+        &self,
+        codes: &[u8],
+        first: u64,
+        valid: Range<u64>,
+        queries: &[usize],
+        rows: bool,
+        best: &mut [Candidates],
+    ) {
+        let Quantized { live, codes: all, .. } = self.index;
+        // A row that is not there is found out when it is scored.
+        let is_live = |slot| all.row(slot).map_or(true, |row| live.contains(row));
+        let is_live: Option<&dyn Fn(u32) -> bool> = (rows && !live.is_whole()).then_some(&is_live);
         for pair in queries.chunks(WIDTH) {
-            let mut gather = Gather::new(best, [pair[0], pair[pair.len() - 1]]);
+            let mut gather = Gather::new(best, [pair[0], pair[pair.len() - 1]]).of_live(is_live);
             gather.enter(first, valid.clone());
             match pair {
                 [a, b] => self.index.kernel.scan(codes, &[&self.coded[*a], &self.coded[*b]], &mut gather),
@@ -120,9 +138,9 @@ impl<'a> Batch<'a> {
     fn visits(&self) -> Result<Vec<(u32, u32)>> {
         let (codes, probes) = (&self.index.codes, self.probing.probes);
         let (centroids, block) = (codes.centroids(), codes.shape().block_bytes());
-        let nearest = self.scan_all(self.index.lists() as u64, probes * CENTROIDS_PER_PROBE, |blocks| {
-            &centroids[blocks.start as usize * block..blocks.end as usize * block]
-        })?;
+        let wanted = Wanted { slots: self.index.lists() as u64, kept: probes * CENTROIDS_PER_PROBE, rows: false };
+        let nearest =
+            self.scan_all(wanted, |blocks| &centroids[blocks.start as usize * block..blocks.end as usize * block])?;
         let parts = self.for_each(nearest, |number, lists, query| {
             let lists: Vec<u32> = lists.into_slots().collect();
             let mut scores = Vec::new();
@@ -155,7 +173,7 @@ impl<'a> Batch<'a> {
                     queries.clear();
                     queries.extend(visits.iter().map(|(_, query)| *query as usize));
                     let start = blocks.start * BLOCK as u64;
-                    self.scan(self.index.codes.blocks(blocks), start, valid, &queries, &mut best);
+                    self.scan(self.index.codes.blocks(blocks), start, valid, &queries, true, &mut best);
                 }
             }
         })?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hindsearch_indexes::storage::Storage;
 use hindsearch_indexes::{
     Depth, ElementType, Error, FolderLock, Generation, GraphParams, IndexKind, Interrupt, Manifest, Result, Staging,
+    shard_file,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +25,14 @@ pub fn manifest(id: u64) -> Manifest {
     let mut manifest = Manifest::new(IndexKind::Hnsw, 10, 8, ElementType::F16);
     manifest.graph = Some(GraphParams { connectivity: 16, expansion_add: 128, expansion_search: 64 });
     manifest.attributes.insert("build".into(), json!(id));
+    manifest.attributes.insert("shards".into(), json!([id]));
     manifest
+}
+
+/// The build that wrote each shard.
+fn authors(manifest: &Manifest) -> Vec<u64> {
+    let builds = manifest.attributes["shards"].as_array().expect("the list that the build wrote");
+    builds.iter().map(|id| id.as_u64().expect("a number")).collect()
 }
 
 /// What must survive of an unfinished build.
@@ -52,7 +60,37 @@ pub struct Promises {
 
 /// Runs build `id`, taking up what is there if it is of the same build.
 pub fn build(storage: Arc<dyn Storage>, root: &Path, id: u64, promises: &mut Promises) -> Result<Generation> {
-    let staging = Staging::create_or_resume(FolderLock::acquire_on(storage.clone(), root)?)?;
+    let (staging, done) = begin(FolderLock::acquire_on(storage.clone(), root)?, id, promises)?;
+    finish(&*storage, staging, Work { id, done, shard: 1, manifest: manifest(id) }, promises)
+}
+
+/// Runs build `id`, which adds a shard to the current generation.
+pub fn append(storage: Arc<dyn Storage>, root: &Path, id: u64, promises: &mut Promises) -> Result<Generation> {
+    // Looked for before the lock as well, which would make the folder.
+    Generation::open_current_on(storage.clone(), root)?;
+    let lock = FolderLock::acquire_on(storage.clone(), root)?;
+    let base = Generation::open_current_on(storage.clone(), root)?;
+    let (mut staging, done) = begin(lock, id, promises)?;
+    staging.carry(&base, |_| true)?;
+    let mut manifest = Manifest { files: Vec::new(), ..base.manifest().clone() };
+    let authors = [&authors(&manifest)[..], &[id]].concat();
+    manifest.add_shard(10);
+    manifest.attributes.insert("build".into(), json!(id));
+    manifest.attributes.insert("shards".into(), json!(authors));
+    finish(&*storage, staging, Work { id, done, shard: authors.len(), manifest }, promises)
+}
+
+/// What is left to be done.
+struct Work {
+    id: u64,
+    /// Files written by an earlier process.
+    done: usize,
+    shard: usize,
+    manifest: Manifest,
+}
+
+fn begin(lock: FolderLock, id: u64, promises: &mut Promises) -> Result<(Staging, usize)> {
+    let mut staging = Staging::create_or_resume(lock)?;
     let mut done = 0;
     if let Some(state) = staging.read_state()? {
         let (build, files) = read_state(&state);
@@ -64,17 +102,22 @@ pub fn build(storage: Arc<dyn Storage>, root: &Path, id: u64, promises: &mut Pro
             promises.need = Need::Restarted(id);
         }
     }
+    Ok((staging, done))
+}
+
+fn finish(storage: &dyn Storage, staging: Staging, work: Work, promises: &mut Promises) -> Result<Generation> {
+    let Work { id, done, shard, manifest } = work;
     for (number, file) in (1..).zip(FILES).skip(done) {
-        let path = staging.path().join(file);
+        let path = staging.path().join(shard_file(file, shard));
         storage.write(&path, &content(id, file)).map_err(Error::io("write", &path))?;
         if number < FILES.len() {
-            staging.write_state(&json!({ "build": id, "files": number }))?;
+            staging.write_state(&json!({ "build": id, "files": number, "shard": shard }))?;
             promises.need = Need::Files(id, number);
         }
     }
     let number = staging.number();
     promises.attempts.push((number, id));
-    let generation = staging.publish(manifest(id), &|_| (), &Interrupt::new())?;
+    let generation = staging.publish(manifest, &|_| (), &Interrupt::new())?;
     promises.published = Some((number, id));
     promises.need = Need::Nothing;
     Ok(generation)
@@ -137,10 +180,13 @@ fn check_current(storage: &Arc<dyn Storage>, root: &Path, promises: &Promises) -
         .verify(Depth::Full, &|_| (), &Interrupt::new())
         .map_err(|e| format!("the index opens, but is damaged: {e}"))?;
     let id = generation.manifest().attributes["build"].as_u64().expect("the number that the build wrote");
-    for file in FILES {
-        let bytes = read(&**storage, generation.path().join(file)).map_err(|e| e.to_string())?;
-        if bytes != content(id, file) {
-            return Err(format!("`{file}` of generation {} is not that of build {id}", generation.number()));
+    for (shard, author) in (1..).zip(authors(generation.manifest())) {
+        for file in FILES {
+            let name = shard_file(file, shard);
+            let bytes = read(&**storage, generation.path().join(&name)).map_err(|e| e.to_string())?;
+            if bytes != content(author, file) {
+                return Err(format!("`{name}` of generation {} is not that of build {author}", generation.number()));
+            }
         }
     }
     let found = (generation.number(), id);
@@ -152,6 +198,22 @@ fn check_current(storage: &Arc<dyn Storage>, root: &Path, promises: &Promises) -
     Err(format!("generation and build {found:?} is current; {:?} was acknowledged", promises.published))
 }
 
+/// What was taken over from the current generation is whole, or not there.
+fn check_carried(storage: &dyn Storage, root: &Path, staging: &Staging, shard: usize) -> Result<(), String> {
+    for name in (1..shard).flat_map(|shard| FILES.map(|file| shard_file(file, shard))) {
+        let line = read(storage, root.join("CURRENT")).map_err(|e| e.to_string())?;
+        let current = root.join(String::from_utf8_lossy(&line).trim_end());
+        let (Ok(carried), Ok(whole)) = (read(storage, staging.path().join(&name)), read(storage, current.join(&name)))
+        else {
+            continue;
+        };
+        if carried != whole {
+            return Err(format!("`{name}` was taken over in part"));
+        }
+    }
+    Ok(())
+}
+
 /// An acknowledged state is there, and so are the files that any state speaks of.
 fn check_state(
     storage: &Arc<dyn Storage>,
@@ -161,11 +223,14 @@ fn check_state(
 ) -> Result<(), String> {
     let lock = FolderLock::acquire_on(storage.clone(), root).map_err(|e| format!("locking fails: {e}"))?;
     let staging = Staging::create_or_resume(lock).map_err(|e| format!("resuming fails: {e}"))?;
-    let state = staging.read_state().map_err(|e| e.to_string())?.map(|state| read_state(&state));
-    if let Some((id, files)) = state {
+    let saved = staging.read_state().map_err(|e| e.to_string())?;
+    let state = saved.as_ref().map(read_state);
+    if let Some(((id, files), saved)) = state.zip(saved) {
+        let shard = saved["shard"].as_u64().expect("the shard that the build wrote") as usize;
+        check_carried(&**storage, root, &staging, shard)?;
         for file in &FILES[..files] {
-            let bytes =
-                read(&**storage, staging.path().join(file)).map_err(|e| format!("`{file}` of {state:?}: {e}"))?;
+            let bytes = read(&**storage, staging.path().join(shard_file(file, shard)))
+                .map_err(|e| format!("`{file}` of {state:?}: {e}"))?;
             if bytes != content(id, file) {
                 return Err(format!("the state speaks of {files} files of build {id}, but `{file}` is damaged"));
             }

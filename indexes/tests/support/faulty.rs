@@ -50,7 +50,7 @@ impl Faulty {
             calls.push((operation, path.to_path_buf()));
             calls.len()
         };
-        let needs_space = matches!(operation, "create_folder" | "write" | "rename");
+        let needs_space = matches!(operation, "create_folder" | "write" | "rename" | "link" | "copy");
         match self.fault {
             Fault::Once(errno) if number == self.at => Err(io::Error::from_raw_os_error(errno)),
             Fault::Full(errno) if number >= self.at && needs_space => Err(io::Error::from_raw_os_error(errno)),
@@ -114,6 +114,16 @@ impl Storage for Faulty {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.count("rename", from)?;
         self.inner.rename(from, to)
+    }
+
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        self.count("link", name)?;
+        self.inner.link(file, name)
+    }
+
+    fn copy(&self, file: &Path, copy: &Path) -> io::Result<()> {
+        self.count("copy", copy)?;
+        self.inner.copy(file, copy)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -53,6 +53,7 @@ struct State {
     nodes: Vec<Node>,
     syncs: usize,
     ignored: Option<usize>,
+    no_links: bool,
 }
 
 /// Shared holders of a lock, or `None` for an exclusive one.
@@ -83,7 +84,7 @@ impl Volatile {
         let empty = || Node::Folder { now: Names::new(), durable: Names::new(), pending: Vec::new() };
         let names = Names::from([("disk".into(), 1)]);
         let top = Node::Folder { now: names.clone(), durable: names, pending: Vec::new() };
-        Self::from(State { nodes: vec![top, empty()], syncs: 0, ignored: None })
+        Self::from(State { nodes: vec![top, empty()], syncs: 0, ignored: None, no_links: false })
     }
 
     fn from(state: State) -> Self {
@@ -130,6 +131,17 @@ impl Volatile {
     /// Syncs so far that had something to sync.
     pub fn syncs(&self) -> usize {
         self.state().syncs
+    }
+
+    /// Makes this a disk that knows no second names.
+    pub fn refuse_links(&self) {
+        self.state().no_links = true;
+    }
+
+    /// Whether anything may be written to a file.
+    pub fn is_writable(&self, file: &Path) -> bool {
+        let state = self.state();
+        state.find(file).is_ok_and(|id| matches!(state.nodes[id], Node::File { writable: true, .. }))
     }
 
     /// Makes the disk ignore one such sync, counted from 1.
@@ -230,7 +242,12 @@ impl Storage for Volatile {
         let state = self.state();
         let id = state.find(path)?;
         let length = if let Node::File { now, .. } = &state.nodes[id] { now.len() as u64 } else { 0 };
-        Ok(Stat { kind: state.kind(id), length })
+        let names = |node: &Node| match node {
+            Node::Folder { now, .. } => now.values().filter(|there| **there == id).count(),
+            Node::File { .. } => 0,
+        };
+        let links = state.nodes.iter().map(names).sum::<usize>() as u64;
+        Ok(Stat { kind: state.kind(id), length, links })
     }
 
     fn open(&self, file: &Path) -> io::Result<Box<dyn Read + Send>> {
@@ -291,6 +308,27 @@ impl Storage for Volatile {
         let ((folder, from), (other, to)) = (state.place(from)?, state.place(to)?);
         assert_eq!(folder, other, "renames stay within a folder");
         state.change(folder, Change::Move { from: from.into(), to: to.into(), id })
+    }
+
+    fn link(&self, file: &Path, name: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.no_links {
+            return error(ErrorKind::Unsupported);
+        }
+        let id = state.find(file)?;
+        if state.find(name).is_ok() {
+            return error(ErrorKind::AlreadyExists);
+        }
+        let (folder, name) = state.place(name)?;
+        state.change(folder, Change::Set(name.into(), id))
+    }
+
+    fn copy(&self, file: &Path, copy: &Path) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.open(file)?.read_to_end(&mut bytes)?;
+        self.write(copy, &bytes)?;
+        let writable = self.is_writable(file);
+        self.set_writable(copy, writable)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

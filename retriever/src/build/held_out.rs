@@ -1,7 +1,26 @@
 //! Queries that are not in the index, made from its passages: what recall is measured with where nobody brings
 //! questions.
 
-use crate::Passage;
+use hindsearch_indexes::{Interrupt, Vectors};
+
+use crate::corpus::Corpus;
+use crate::embed::{Embedder, InputKind};
+use crate::{Passage, Result};
+
+/// Held-out queries that recall is measured with.
+const QUERIES: usize = 256;
+
+/// Vectors of sentences from passages spread over the corpus.
+///
+/// # Errors
+/// A damaged passage, a model that fails; interrupted.
+pub fn queries(embedder: &Embedder, corpus: &Corpus, interrupt: &Interrupt) -> Result<Vectors> {
+    let mut numbered = (0..).zip(corpus.rows());
+    let row_at = |at: u64| numbered.find(|(number, _)| *number == at).map(|(_, row)| row);
+    let passages = rows(corpus.len(), QUERIES).filter_map(row_at).map(|row| corpus.get(row));
+    let texts = passages.map(|passage| Ok(query_of(&passage?).to_owned())).collect::<Result<_>>()?;
+    Ok(embedder.submit(texts, InputKind::Query).wait_unless(interrupt)?.vectors)
+}
 
 /// `count` items spread evenly over `items`.
 pub fn spread<T>(items: &[T], count: usize) -> impl Iterator<Item = &T> {

@@ -3,7 +3,21 @@
 //! Four stages, each leaving its result in the staging folder before the next begins: the text store, the vectors
 //! (durable after every shard), the graph with its measured recall, and the publication. A build that is killed goes
 //! on where it stood when it is called again; nothing is visible before the last step.
+//!
+//! | question | module |
+//! |---|---|
+//! | how does an index get more passages, or fewer? | `append`, `delete` |
+//! | how do indexes become one of a single shard, without a model? | `copy` |
+//! | who may write beside the current generation? | `base` |
+//! | how are the vectors of a shard written, and its graph or codes? | `vectors`, `graph`, `codes` |
+//! | with which queries is recall measured? | `held_out` |
+//! | how far is it, and whose work is it? | `state` |
 
+mod append;
+mod base;
+mod codes;
+mod copy;
+mod delete;
 mod gate;
 mod graph;
 mod held_out;
@@ -17,18 +31,22 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hindsearch_indexes::{
-    self as indexes, ElementType, FolderLock, IndexKind, Interrupt, Manifest, Progress, Staging, collect,
+    self as indexes, ElementType, FolderLock, Generation, IndexKind, Interrupt, Manifest, Progress, ShardFiles,
+    Staging, Vectors, collect,
 };
 use serde::Serialize;
 
+pub use append::{AppendOptions, append};
+pub use copy::{CompactOptions, MergeOptions, compact, merge};
+pub use delete::{DeleteOptions, delete};
 pub use gate::Gate;
 pub use machine::{available_disk, available_memory};
 pub use plan::Plan;
 pub use provenance::{ModelRecord, Provenance};
 
-use state::State;
+use state::{Contract, Material, State, Task, Wanted};
 
-use crate::corpus::{CorpusStore, Format};
+use crate::corpus::{Corpus, CorpusReader, CorpusStore, Format};
 use crate::embed::{EmbedOptions, Embedder, ModelSource, Precision};
 use crate::{Error, Result};
 
@@ -75,8 +93,12 @@ pub enum Stage {
     Corpus,
     /// Embedding; unit: passages.
     Vectors,
+    /// Copying vectors; unit: passages.
+    Copy,
     /// Building the graph: each row is added, then found; unit: rows of both.
     Graph,
+    /// Coding for a quantized index: lists are trained, each row is coded, then written; unit: rows of all three.
+    Codes,
     /// Hashing and publishing; unit: bytes.
     Publish,
 }
@@ -98,6 +120,8 @@ pub struct BuildReport {
     pub provenance: Provenance,
     /// Passages embedded by this call; the rest was done by an earlier one.
     pub embedded: u64,
+    /// Passages of the generation before that are deleted in this one.
+    pub deleted: u64,
     /// Seconds that this call took.
     pub seconds: f64,
 }
@@ -113,10 +137,41 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
     refuse_own_output(options)?;
     let (plan, embedder) = Plan::prepare(options)?;
     plan.check(options)?;
-    let staging = Staging::create_or_resume(FolderLock::acquire(&options.out)?)?;
-    let state = State::resume(options, &embedder, &staging)?;
-    let run = Run { options, staging, on_stage, interrupt };
-    run.finish(state, embedder, start)
+    let mut staging = Staging::create_or_resume(FolderLock::acquire(&options.out)?)?;
+    let contract = Contract::new(Task::Build, embedder.card(), embedder.fingerprint(), options.index.element_type);
+    let wanted = Wanted { out: &options.out, contract, restart: options.restart };
+    let mut state = State::resume(wanted, &mut staging)?;
+    let run = Run { out: &options.out, index: &options.index, staging, shard: 1, mean: None, on_stage, interrupt };
+
+    let corpus = state.store_corpus(&run, &options.material()?)?;
+    let embedder = pass_gate(&run, options, embedder, &corpus, &mut state)?;
+    let embedded = vectors::embed_all(&run, &embedder, &corpus, &mut state)?;
+    run.write_structures()?;
+    let index = &options.index;
+    let mut manifest = Manifest::new(index.kind, corpus.len(), embedder.dimensions(), index.element_type);
+    run.measure(&mut manifest, |corpus| held_out::queries(&embedder, corpus, interrupt))?;
+    let provenance = Provenance {
+        corpus: corpus.summary().clone(),
+        inputs: options.input_names(),
+        model: ModelRecord::new(&options.model, &embedder),
+        gate: state.gate,
+        truncated: state.truncated,
+        settings: options.settings.clone(),
+    };
+    drop(corpus);
+    run.publish(manifest, provenance)?.report(embedded, 0, start)
+}
+
+impl BuildOptions {
+    /// What the text store is written from.
+    fn material(&self) -> Result<Material<'_>> {
+        let open = || Ok(Box::new(CorpusReader::open(&self.corpus, self.format)?) as _);
+        Ok(Material { inputs: state::inputs(&self.corpus)?, open: Box::new(open) })
+    }
+
+    fn input_names(&self) -> Vec<String> {
+        self.corpus.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+    }
 }
 
 /// An index inside a folder that is read as corpus would become part of the corpus.
@@ -135,72 +190,106 @@ fn refuse_own_output(options: &BuildOptions) -> Result<()> {
 
 /// What all stages share.
 struct Run<'a> {
-    options: &'a BuildOptions,
+    out: &'a Path,
+    index: &'a IndexOptions,
     staging: Staging,
+    /// The shard that is written, from 1.
+    shard: usize,
+    /// The centre of an i8 matrix in the shards before, about which this one is coded, too, so that rows can be copied from
+    /// one to another as they are.
+    mean: Option<Vec<f32>>,
     on_stage: OnStage<'a>,
     interrupt: &'a Interrupt,
 }
 
 impl Run<'_> {
-    fn finish(self, mut state: State, embedder: Embedder, start: Instant) -> Result<BuildReport> {
-        let index = &self.options.index;
-        let corpus = state.store_corpus(&self)?;
-        let embedder = self.pass_gate(embedder, &corpus, &mut state)?;
-        let embedded = vectors::embed_all(&self, &embedder, &corpus, &mut state)?;
-        let mut manifest = Manifest::new(index.kind, corpus.len(), embedder.dimensions(), index.element_type);
-        // A graph of an earlier attempt may be another one, or half of one.
-        for name in ["graph", "graph.tmp"] {
-            remove(&self.staging.path().join(name))?;
+    /// The files of the shard that is written.
+    fn files(&self) -> ShardFiles<'_> {
+        ShardFiles { folder: self.staging.path(), number: self.shard }
+    }
+
+    /// Writes what the kind of index needs beside the vectors of a shard.
+    fn write_structures(&self) -> Result<()> {
+        match self.index.kind {
+            IndexKind::Flat => Ok(()),
+            IndexKind::Hnsw => graph::write(self),
+            IndexKind::Quantized => codes::write(self),
         }
-        if index.kind == IndexKind::Hnsw {
-            graph::build(&self, &graph::queries(&embedder, &corpus, self.interrupt)?, &mut manifest)?;
+    }
+
+    /// Measures an approximate index, all shards of it, and notes in the `manifest` what came of it. `queries` makes held-out
+    /// queries for the corpus as it will be.
+    fn measure(&self, manifest: &mut Manifest, queries: impl FnOnce(&Corpus) -> Result<Vectors>) -> Result<()> {
+        if self.index.kind == IndexKind::Flat {
+            return Ok(());
         }
-        let provenance = Provenance {
-            corpus: corpus.summary().clone(),
-            inputs: self.options.corpus.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
-            model: ModelRecord::new(&self.options.model, &embedder),
-            gate: state.gate,
-            truncated: state.truncated,
-            settings: self.options.settings.clone(),
-        };
+        let queries = queries(&Corpus::open_in(self.staging.path(), manifest)?)?;
+        match self.index.kind {
+            IndexKind::Flat => Ok(()),
+            IndexKind::Hnsw => graph::measure(self, &queries, manifest),
+            IndexKind::Quantized => codes::measure(self, &queries, manifest),
+        }
+    }
+
+    /// Makes what is staged the current generation.
+    fn publish(self, mut manifest: Manifest, provenance: Provenance) -> Result<Published> {
         provenance.put(&mut manifest);
-        drop(corpus);
         let on_hashed = |progress| (self.on_stage)(Stage::Publish, progress);
         let generation = self.staging.publish(manifest, &on_hashed, self.interrupt)?;
         // One generation back is kept for readers that are about to open it. Another build that has begun meanwhile
         // will collect in its turn.
-        match collect(&self.options.out, 1) {
+        match collect(self.out, 1) {
             Ok(_) | Err(indexes::Error::Locked { .. }) => {}
             Err(error) => return Err(error.into()),
         }
+        Ok(Published { out: self.out.to_string_lossy().into_owned(), generation, provenance })
+    }
+}
+
+/// A new generation.
+struct Published {
+    out: String,
+    generation: Generation,
+    provenance: Provenance,
+}
+
+impl Published {
+    fn report(self, embedded: u64, deleted: u64, start: Instant) -> Result<BuildReport> {
         Ok(BuildReport {
-            out: self.options.out.to_string_lossy().into_owned(),
-            generation: generation.number(),
-            manifest: generation.manifest().clone(),
-            provenance,
+            out: self.out,
+            generation: self.generation.number(),
+            manifest: self.generation.manifest().clone(),
+            provenance: self.provenance,
             embedded,
+            deleted,
             seconds: start.elapsed().as_secs_f64(),
         })
     }
+}
 
-    /// Measures an int8 graph for passages against the fp32 graph beside it, where there is one, and opens the model
-    /// with the graph for queries that did better, unless the caller chose one.
-    fn pass_gate(&self, embedder: Embedder, corpus: &CorpusStore, state: &mut State) -> Result<Embedder> {
-        let (source, options) = (&self.options.model, &self.options.embed);
-        let int8 = embedder.fingerprint().passages.precision == Precision::Int8;
-        if !int8 || !gate::can_measure(source, options)? {
-            return Ok(embedder);
-        }
-        if state.gate.is_none() {
-            state.gate = Some(gate::measure(source, options, corpus, self.interrupt)?);
-            state.save(&self.staging)?;
-        }
-        let better = state.gate.as_ref().map(|gate| gate.query_precision);
-        if better == Some(embedder.fingerprint().queries.precision) {
-            return Ok(embedder);
-        }
-        Embedder::open(source, EmbedOptions { query_precision: better, ..options.clone() })
+/// Measures an int8 graph for passages against the fp32 graph beside it, where there is one, and opens the model
+/// with the graph for queries that did better, unless the caller chose one.
+fn pass_gate(
+    run: &Run<'_>,
+    options: &BuildOptions,
+    embedder: Embedder,
+    corpus: &CorpusStore,
+    state: &mut State,
+) -> Result<Embedder> {
+    let (source, options) = (&options.model, &options.embed);
+    let int8 = embedder.fingerprint().passages.precision == Precision::Int8;
+    if !int8 || !gate::can_measure(source, options)? {
+        return Ok(embedder);
     }
+    if state.gate.is_none() {
+        state.gate = Some(gate::measure(source, options, corpus, run.interrupt)?);
+        state.save(&run.staging)?;
+    }
+    let better = state.gate.as_ref().map(|gate| gate.query_precision);
+    if better == Some(embedder.fingerprint().queries.precision) {
+        return Ok(embedder);
+    }
+    Embedder::open(source, EmbedOptions { query_precision: better, ..options.clone() })
 }
 
 /// Removes a file that may not be there.

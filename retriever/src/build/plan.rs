@@ -155,7 +155,7 @@ fn sample(options: &BuildOptions) -> Result<(Vec<Passage>, u64, bool)> {
 }
 
 /// What an unfinished build in the index folder has written already.
-fn staged_bytes(out: &Path) -> u64 {
+pub(super) fn staged_bytes(out: &Path) -> u64 {
     let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
     let staging = entries(out).filter(|entry| entry.file_name().to_string_lossy().ends_with(".tmp"));
     let files = staging.flat_map(|folder| entries(&folder.path()));

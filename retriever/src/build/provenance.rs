@@ -6,7 +6,7 @@ use hindsearch_indexes::{Generation, Manifest};
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::CorpusSummary;
-use crate::embed::{CardOverrides, EmbedOptions, Embedder, Fingerprint, ModelCard, ModelSource};
+use crate::embed::{CardOverrides, EmbedOptions, Embedder, Fingerprint, ModelCard, ModelSource, Precision};
 use crate::{Error, Result};
 
 /// Where a passage, a vector and a score come from.
@@ -51,12 +51,22 @@ impl ModelRecord {
 
     /// Options that open the same model for queries alone; what `wishes` asks for wins.
     pub fn for_queries(&self, wishes: EmbedOptions) -> EmbedOptions {
-        let (card, asked) = (&self.card, wishes.card);
         let precision = wishes.query_precision.unwrap_or(self.fingerprint.queries.precision);
+        // Only queries are embedded, so the passages' graph need not be loaded.
+        self.with_precisions(wishes, precision, precision)
+    }
+
+    /// Options that open the same model for passages as well, to embed more of them as the others were.
+    pub fn for_passages(&self, wishes: EmbedOptions) -> EmbedOptions {
+        let Fingerprint { queries, passages, backend, .. } = &self.fingerprint;
+        self.with_precisions(EmbedOptions { backend: *backend, ..wishes }, queries.precision, passages.precision)
+    }
+
+    fn with_precisions(&self, wishes: EmbedOptions, queries: Precision, passages: Precision) -> EmbedOptions {
+        let (card, asked) = (&self.card, wishes.card);
         EmbedOptions {
-            // Only queries are embedded, so the passages' graph need not be loaded.
-            query_precision: Some(precision),
-            passage_precision: Some(precision),
+            query_precision: Some(queries),
+            passage_precision: Some(passages),
             card: CardOverrides {
                 id: asked.id.or_else(|| Some(card.id.clone())),
                 pooling: asked.pooling.or(Some(card.pooling)),
@@ -88,6 +98,33 @@ impl Provenance {
         })
     }
 
+    /// Opens the index's model, at `source` where that is given: for queries alone.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] where it is not there, [`Error::Incompatible`] where another is.
+    pub fn open_model(&self, root: &Path, source: Option<ModelSource>, wishes: EmbedOptions) -> Result<Embedder> {
+        let source = source.unwrap_or_else(|| ModelSource::parse(&self.model.source));
+        let embedder = Embedder::open(&source, self.model.for_queries(wishes))
+            .map_err(|error| self.explain(root, &source, error))?;
+        self.check_model(root, &embedder)?;
+        Ok(embedder)
+    }
+
+    /// Said of a model alone, nobody would know why that one was looked for.
+    pub(super) fn explain(&self, root: &Path, source: &ModelSource, error: Error) -> Error {
+        match error {
+            Error::NotFound { .. } => Error::NotFound {
+                what: format!(
+                    "the model of index `{}`, {} in `{source}`: {error};",
+                    root.display(),
+                    self.model.card.id
+                ),
+                remedy: "it must be the one that the index was built with: name its folder with `--model`".into(),
+            },
+            other => other,
+        }
+    }
+
     /// Writes it into a manifest.
     pub fn put(&self, manifest: &mut Manifest) {
         let value = serde_json::to_value(self).unwrap_or_else(|e| unreachable!("plain data: {e}"));
@@ -99,21 +136,7 @@ impl Provenance {
     /// # Errors
     /// [`Error::Incompatible`] with both fingerprints.
     pub fn check_model(&self, root: &Path, embedder: &Embedder) -> Result<()> {
-        let differs = |what: &str, expected: String, found: String| {
-            if expected == found {
-                return Ok(());
-            }
-            Err(Error::Incompatible {
-                what: format!(
-                    "{what} of the model for index `{}`, which was built with {}",
-                    root.display(),
-                    self.model.card.id
-                ),
-                expected,
-                found,
-                remedy: "name the model that the index was built with (`--model`), or build the index again".into(),
-            })
-        };
+        let differs = |what: &str, expected: String, found: String| self.differs(root, what, expected, found);
         let (card, other) = (&self.model.card, embedder.card());
         differs("dimensions", card.dimensions.to_string(), other.dimensions.to_string())?;
         differs("normalisation", card.normalize.to_string(), other.normalize.to_string())?;
@@ -123,5 +146,33 @@ impl Provenance {
         let (built, found) = (&self.model.fingerprint, embedder.fingerprint());
         differs("tokenizer", built.tokenizer.clone(), found.tokenizer.clone())?;
         differs("query graph", built.queries.blake3.clone(), found.queries.blake3.clone())
+    }
+
+    /// Refuses a model that would make other vectors of passages than the index has.
+    ///
+    /// # Errors
+    /// [`Error::Incompatible`] with both fingerprints.
+    pub fn check_passage_model(&self, root: &Path, embedder: &Embedder) -> Result<()> {
+        self.check_model(root, embedder)?;
+        let (card, other) = (&self.model.card, embedder.card());
+        self.differs(root, "tokens", card.max_length.to_string(), other.max_length.to_string())?;
+        let (built, found) = (&self.model.fingerprint, embedder.fingerprint());
+        self.differs(root, "passage graph", built.passages.blake3.clone(), found.passages.blake3.clone())
+    }
+
+    fn differs(&self, root: &Path, what: &str, expected: String, found: String) -> Result<()> {
+        if expected == found {
+            return Ok(());
+        }
+        Err(Error::Incompatible {
+            what: format!(
+                "{what} of the model for index `{}`, which was built with {}",
+                root.display(),
+                self.model.card.id
+            ),
+            expected,
+            found,
+            remedy: "name the model that the index was built with (`--model`), or build the index again".into(),
+        })
     }
 }

@@ -6,9 +6,9 @@ use std::time::UNIX_EPOCH;
 use hindsearch_indexes::{ElementType, Staging};
 use serde::{Deserialize, Serialize};
 
-use super::{BuildOptions, Gate, Run, Stage};
-use crate::corpus::{CorpusReader, CorpusStore, CorpusSummary};
-use crate::embed::{Embedder, Fingerprint, ModelCard};
+use super::{Gate, Run, Stage};
+use crate::corpus::{CorpusReader, CorpusStore, CorpusSummary, Source};
+use crate::embed::{Fingerprint, ModelCard};
 use crate::{Error, Result};
 
 /// Kept in the staging folder, durable before the work that it speaks of is relied on.
@@ -29,16 +29,49 @@ pub(super) struct State {
 
 /// What decides a row's bytes: vectors made under two contracts must not meet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Contract {
+pub(super) struct Contract {
     program: String,
+    #[serde(default)]
+    task: Task,
     card: ModelCard,
     fingerprint: Fingerprint,
     element_type: ElementType,
 }
 
+/// What is being done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Task {
+    /// A new index.
+    #[default]
+    Build,
+    /// A further shard for this generation.
+    Append(u64),
+    /// This generation with fewer rows.
+    Delete(u64),
+    /// One shard of the rows of these indexes, each with its generation.
+    Copy(Vec<(String, u64)>),
+}
+
+/// Whose unfinished work may be gone on with.
+pub(super) struct Wanted<'a> {
+    pub out: &'a Path,
+    pub contract: Contract,
+    /// Discard work under another contract.
+    pub restart: bool,
+}
+
+/// What a text store is written from.
+pub(super) struct Material<'a> {
+    /// The input files.
+    pub inputs: Vec<Input>,
+    /// Begins to read.
+    pub open: Box<dyn Fn() -> Result<Box<dyn Source + 'a>> + 'a>,
+}
+
 /// An input file as it was when it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Input {
+pub(super) struct Input {
     path: String,
     length: u64,
     /// Nanoseconds since 1970, where the file system tells.
@@ -51,21 +84,16 @@ impl State {
     /// # Errors
     /// [`Error::Incompatible`] when passages were embedded under another contract and the caller does not say that they
     /// may be discarded: they may have cost days.
-    pub fn resume(options: &BuildOptions, embedder: &Embedder, staging: &Staging) -> Result<Self> {
-        let contract = Contract {
-            program: concat!("hindsearch ", env!("CARGO_PKG_VERSION")).into(),
-            card: embedder.card().clone(),
-            fingerprint: embedder.fingerprint().clone(),
-            element_type: options.index.element_type,
-        };
+    pub fn resume(wanted: Wanted<'_>, staging: &mut Staging) -> Result<Self> {
+        let Wanted { out, contract, restart } = wanted;
         let stored: Option<Self> = staging.read_state()?.and_then(|state| serde_json::from_value(state).ok());
         if let Some(stored) = &stored
             && stored.contract != contract
             && stored.rows > 0
-            && !options.restart
+            && !restart
         {
             return Err(Error::Incompatible {
-                what: format!("the unfinished build in `{}`", options.out.display()),
+                what: format!("the unfinished build in `{}`", out.display()),
                 expected: contract.describe(),
                 found: format!("{} passages embedded with {}", stored.rows, stored.contract.describe()),
                 remedy:
@@ -73,7 +101,7 @@ impl State {
                         .into(),
             });
         }
-        match stored.filter(|stored| stored.contract == contract && !options.restart) {
+        match stored.filter(|stored| stored.contract == contract && !restart) {
             Some(state) => Ok(state),
             None => {
                 staging.restart()?;
@@ -100,39 +128,37 @@ impl State {
     ///
     /// # Errors
     /// [`Error::Incompatible`] when passages of another corpus were embedded already.
-    pub fn store_corpus(&mut self, run: &Run<'_>) -> Result<CorpusStore> {
-        let inputs = inputs(&CorpusReader::files(&run.options.corpus)?)?;
-        let folder = run.staging.path();
+    pub fn store_corpus(&mut self, run: &Run<'_>, material: &Material<'_>) -> Result<CorpusStore> {
         let shown = |progress| (run.on_stage)(Stage::Corpus, progress);
-        let reader = || CorpusReader::open(&run.options.corpus, run.options.format);
         let known = self.corpus.clone();
         if let Some(staged) = &known {
-            let same = self.inputs == inputs || CorpusSummary::read(&mut reader()?, &shown, run.interrupt)? == *staged;
+            let same = self.inputs == material.inputs
+                || CorpusSummary::read(&mut *(material.open)()?, &shown, run.interrupt)? == *staged;
             if !same && self.rows > 0 {
                 return Err(unfinished(
-                    run.options,
+                    run.out,
                     "this corpus".into(),
                     format!("{} passages embedded of another", self.rows),
                 ));
             }
             if same && let Some(store) = self.staged_store(run, staged)? {
-                self.inputs = inputs;
+                self.inputs.clone_from(&material.inputs);
                 self.save(&run.staging)?;
                 return Ok(store);
             }
         }
-        let summary = CorpusStore::write(&mut reader()?, folder, &shown, run.interrupt)?;
+        let summary = CorpusStore::write(&mut *(material.open)()?, run.files(), &shown, run.interrupt)?;
         if known.is_some_and(|known| known != summary) {
             self.forget_vectors();
         }
-        (self.inputs, self.corpus) = (inputs, Some(summary));
+        (self.inputs, self.corpus) = (material.inputs.clone(), Some(summary));
         self.save(&run.staging)?;
-        CorpusStore::open(folder)
+        CorpusStore::open(run.files())
     }
 
     /// The staged text store, if every row of it is that of the `staged` corpus.
     fn staged_store(&self, run: &Run<'_>, staged: &CorpusSummary) -> Result<Option<CorpusStore>> {
-        let opened = CorpusStore::open(run.staging.path());
+        let opened = CorpusStore::open(run.files());
         let sound = opened.and_then(|store| store.verify(&|_| (), run.interrupt).map(|()| store));
         match sound {
             Ok(store) => Ok(Some(store).filter(|store| store.summary() == staged)),
@@ -148,9 +174,9 @@ impl State {
 }
 
 /// The refusal to discard work that may have cost days.
-fn unfinished(options: &BuildOptions, expected: String, found: String) -> Error {
+fn unfinished(out: &Path, expected: String, found: String) -> Error {
     Error::Incompatible {
-        what: format!("the unfinished build in `{}`", options.out.display()),
+        what: format!("the unfinished build in `{}`", out.display()),
         expected,
         found,
         remedy:
@@ -166,10 +192,26 @@ pub(super) fn is_damage(error: &Error) -> bool {
 }
 
 impl Contract {
+    pub fn new(task: Task, card: &ModelCard, fingerprint: &Fingerprint, element_type: ElementType) -> Self {
+        Self {
+            program: concat!("hindsearch ", env!("CARGO_PKG_VERSION")).into(),
+            task,
+            card: card.clone(),
+            fingerprint: fingerprint.clone(),
+            element_type,
+        }
+    }
+
     fn describe(&self) -> String {
-        let Self { program, card, fingerprint, element_type } = self;
+        let Self { program, task, card, fingerprint, element_type } = self;
+        let task = match task {
+            Task::Build => String::new(),
+            Task::Append(base) => format!("an append to generation {base}, "),
+            Task::Delete(base) => format!("a deletion from generation {base}, "),
+            Task::Copy(sources) => format!("copies of {} indexes, ", sources.len()),
+        };
         format!(
-            "model {} ({} {}, prefix {:?}, {:?} pooling, {} tokens), {element_type}, {program}",
+            "{task}model {} ({} {}, prefix {:?}, {:?} pooling, {} tokens), {element_type}, {program}",
             card.id,
             fingerprint.passages.file,
             fingerprint.passages.blake3.get(..8).unwrap_or_default(),
@@ -180,7 +222,8 @@ impl Contract {
     }
 }
 
-fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>> {
+/// The files of a corpus as they are now.
+pub(super) fn inputs(corpus: &[PathBuf]) -> Result<Vec<Input>> {
     let input = |path: &PathBuf| {
         let data = std::fs::metadata(path).map_err(Error::io("read", path))?;
         let changed = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -190,7 +233,7 @@ fn inputs(paths: &[PathBuf]) -> Result<Vec<Input>> {
             changed: changed.map(|since| since.as_nanos()),
         })
     };
-    paths.iter().map(input).collect()
+    CorpusReader::files(corpus)?.iter().map(input).collect()
 }
 
 /// `corpus.jsonl` and `./corpus.jsonl` are one file.

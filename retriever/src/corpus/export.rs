@@ -13,15 +13,15 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use super::hash::CorpusHasher;
-use super::store::CorpusStore;
+use super::whole::Corpus;
 use crate::{Error, Passage, Result};
 
 const CHUNK: u64 = 1024;
 /// A row group is closed once it holds this much, encoded.
 const ROW_GROUP_BYTES: usize = 32 << 20;
 
-impl CorpusStore {
-    /// Writes wiki-18 JSON lines, `{"id": ..., "contents": ...}`; each `contents` is byte for byte what came in.
+impl Corpus {
+    /// Writes all passages that are not deleted as wiki-18 JSON lines, `{"id": ..., "contents": ...}`; each `contents` is byte for byte what came in.
     /// Progress in rows. Nothing has the name `path` before it is whole.
     ///
     /// # Errors
@@ -78,18 +78,26 @@ impl CorpusStore {
         interrupt: &Interrupt,
         mut write: impl FnMut(Passage) -> Result<()>,
     ) -> Result<()> {
-        let mut hasher = CorpusHasher::new();
-        for (row, passage) in (1..).zip(self.scan(0)?) {
-            let passage = passage?;
-            hasher.update(&passage);
-            write(passage)?;
-            if row % CHUNK == 0 || row == self.len() {
-                interrupt.check()?;
-                progress(Progress { done: row, total: Some(self.len()) });
+        let mut done = 0;
+        for (shard, store) in &self.shards {
+            let mut hasher = CorpusHasher::new();
+            for (row, passage) in (shard.first_row..).zip(store.scan(0)?) {
+                let passage = passage?;
+                hasher.update(&passage);
+                if self.is_deleted(row) {
+                    continue;
+                }
+                write(passage)?;
+                done += 1;
+                if done % CHUNK == 0 || done == self.len() {
+                    interrupt.check()?;
+                    progress(Progress { done, total: Some(self.len()) });
+                }
             }
+            // Damaged text must not leave under a good name.
+            store.compare(&hasher.finish().blake3)?;
         }
-        // Damaged text must not leave under a good name.
-        self.compare(&hasher.finish().blake3)
+        Ok(())
     }
 }
 

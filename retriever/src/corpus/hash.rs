@@ -2,7 +2,7 @@
 
 use hindsearch_indexes::{Interrupt, OnProgress};
 
-use super::reader::CorpusReader;
+use super::source::Source;
 use super::store::CorpusSummary;
 use crate::{Passage, Result};
 
@@ -17,17 +17,17 @@ pub(super) struct CorpusHasher {
 }
 
 impl CorpusSummary {
-    /// The summary of what `reader` gives, without writing anything. Progress in bytes of the input.
+    /// The summary of what `source` gives, without writing anything. Progress in bytes of the input.
     ///
     /// # Errors
-    /// Those of the reader; interrupted.
-    pub fn read(reader: &mut CorpusReader, progress: OnProgress<'_>, interrupt: &Interrupt) -> Result<Self> {
+    /// Those of the source; interrupted.
+    pub fn read(source: &mut dyn Source, progress: OnProgress<'_>, interrupt: &Interrupt) -> Result<Self> {
         let mut hasher = CorpusHasher::new();
-        while let Some(passage) = reader.next().transpose()? {
+        while let Some(passage) = source.next().transpose()? {
             hasher.update(&passage);
             if hasher.rows.is_multiple_of(1024) {
                 interrupt.check()?;
-                progress(reader.progress());
+                progress(source.progress());
             }
         }
         Ok(hasher.finish())

@@ -6,7 +6,9 @@
 //! | how are compressed bytes turned into lines, within limits? | `lines` |
 //! | what makes a record a passage? | `fields`, `jsonl`, `tsv`, `columnar` with `ipc` and `pages` |
 //! | how do several files become one stream of rows? | `reader` |
+//! | where else may passages come from? | `source`, `copies` |
 //! | what can be asked of a corpus on disk? | `store` |
+//! | and of one in several shards, some of it deleted? | `whole` |
 //! | where in the mapped file are the bytes of a row? | `passages`, `block` |
 //! | which row has this id? | `ids` |
 //! | how is a store written, and in which order does it become visible? | `writer`, `pending` |
@@ -15,6 +17,7 @@
 
 mod block;
 mod columnar;
+mod copies;
 mod export;
 mod fields;
 mod format;
@@ -27,11 +30,16 @@ mod pages;
 mod passages;
 mod pending;
 mod reader;
+mod source;
 mod store;
 mod tsv;
+mod whole;
 mod writer;
 
+pub use copies::Copies;
 pub use format::Format;
 pub use passages::Scan;
 pub use reader::CorpusReader;
+pub use source::Source;
 pub use store::{CorpusStore, CorpusSummary};
+pub use whole::Corpus;

@@ -12,6 +12,7 @@ use super::columnar::Columnar;
 use super::format::{Format, head};
 use super::jsonl::JsonLines;
 use super::lines::{Compression, Counter, Lines};
+use super::source::Source;
 use super::tsv::{Dpr, MsMarco};
 use crate::{Error, Passage, Result};
 
@@ -102,14 +103,6 @@ impl CorpusReader {
         Progress { done, total: Some(self.bytes_total) }
     }
 
-    /// Where a row that was given came from, for messages.
-    pub(super) fn locate(&self, row: u64) -> String {
-        match self.begun.iter().rfind(|(_, first)| *first <= row) {
-            Some((path, first)) => format!("passage {} of `{}`", row - first + 1, path.display()),
-            None => format!("row {row}"),
-        }
-    }
-
     fn read(&mut self) -> Result<Option<Passage>> {
         loop {
             if let Some((part, passages)) = &mut self.current {
@@ -134,6 +127,19 @@ impl CorpusReader {
             let passages = part.open(&self.counter)?;
             self.current = Some((part, passages));
         }
+    }
+}
+
+impl Source for CorpusReader {
+    fn locate(&self, row: u64) -> String {
+        match self.begun.iter().rfind(|(_, first)| *first <= row) {
+            Some((path, first)) => format!("passage {} of `{}`", row - first + 1, path.display()),
+            None => format!("row {row}"),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.progress()
     }
 }
 

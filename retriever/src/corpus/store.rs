@@ -1,8 +1,6 @@
 //! A corpus on disk: which passage is in a row, which row has an id, and is all of it as it was written?
 
-use std::path::Path;
-
-use hindsearch_indexes::{Interrupt, OnProgress, Progress};
+use hindsearch_indexes::{Interrupt, OnProgress, Progress, ShardFiles};
 use serde::{Deserialize, Serialize};
 
 use super::hash::CorpusHasher;
@@ -21,7 +19,7 @@ pub struct CorpusSummary {
     pub bytes: u64,
 }
 
-/// The passages of a corpus on disk, found by row or by id.
+/// The passages of one shard on disk, found by row or by id.
 ///
 /// The files are mapped, and only the bytes of the rows that are asked for are read, so memory does not grow with the
 /// corpus. Safe for any number of threads.
@@ -31,15 +29,17 @@ pub struct CorpusStore {
 }
 
 impl CorpusStore {
-    /// Opens the files `passages` and `ids` of a folder. Reads their ends and headers only.
+    /// Opens the files `passages` and `ids` of a shard, of the first one where a folder is given. Reads their ends and
+    /// headers only.
     ///
     /// # Errors
     /// [`Error::Index`](crate::Error::Index) when a file cannot be opened, [`Error::Corrupt`](crate::Error::Corrupt)
     /// when it is not what was written, [`Error::Incompatible`](crate::Error::Incompatible) when another version
     /// wrote it.
-    pub fn open(folder: &Path) -> Result<Self> {
-        let passages = Passages::open(&folder.join("passages"))?;
-        let ids = Ids::open(&folder.join("ids"), passages.summary())?;
+    pub fn open<'a>(files: impl Into<ShardFiles<'a>>) -> Result<Self> {
+        let files = files.into();
+        let passages = Passages::open(&files.path("passages"))?;
+        let ids = Ids::open(&files.path("ids"), passages.summary())?;
         Ok(Self { passages, ids })
     }
 

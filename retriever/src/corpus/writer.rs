@@ -8,14 +8,14 @@ use arrow::array::{ArrayRef, RecordBatch, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
-use hindsearch_indexes::{Interrupt, OnProgress};
+use hindsearch_indexes::{Interrupt, OnProgress, ShardFiles};
 
 use super::fields::excerpt;
 use super::hash::CorpusHasher;
 use super::ids::IdsWriter;
 use super::passages::{Passages, ROWS_KEY, SUMMARY_KEY, VERSION, VERSION_KEY};
 use super::pending::PendingFile;
-use super::reader::CorpusReader;
+use super::source::Source;
 use super::store::{CorpusStore, CorpusSummary};
 use crate::{Error, Passage, Result};
 
@@ -24,32 +24,33 @@ const BATCH_ROWS: usize = 4096;
 const BATCH_BYTES: usize = 8 << 20;
 
 impl CorpusStore {
-    /// Writes all passages of `reader` into the files `passages` and `ids` of `folder`, in constant memory. Neither
-    /// has its name before both are whole and on the disk. Progress in bytes of the input.
+    /// Writes all passages of `source` into the files `passages` and `ids` of a shard (of the first one where a folder is
+    /// given), in constant memory. Neither has its name before both are whole and on the disk. Progress in bytes of the input.
     ///
     /// # Errors
-    /// Those of the reader; [`Error::InvalidInput`] for an id that occurs twice; [`Error::Io`] when the folder does
+    /// Those of the source; [`Error::InvalidInput`] for an id that occurs twice; [`Error::Io`] when the folder does
     /// not take the files; interrupted. Nothing is left behind then.
-    pub fn write(
-        reader: &mut CorpusReader,
-        folder: &Path,
+    pub fn write<'a>(
+        source: &mut dyn Source,
+        files: impl Into<ShardFiles<'a>>,
         progress: OnProgress<'_>,
         interrupt: &Interrupt,
     ) -> Result<CorpusSummary> {
-        let mut passages = PassagesWriter::create(&folder.join("passages"))?;
-        let mut ids = IdsWriter::new(folder);
-        while let Some(passage) = reader.next().transpose()? {
+        let files = files.into();
+        let mut passages = PassagesWriter::create(&files.path("passages"))?;
+        let mut ids = IdsWriter::new(files.folder);
+        while let Some(passage) = source.next().transpose()? {
             ids.push(&passage.id)?;
             if passages.push(&passage)? {
                 interrupt.check()?;
-                progress(reader.progress());
+                progress(source.progress());
             }
         }
         let (passages, summary) = passages.finish()?;
 
         // The ids are compared in the file itself: a hash alone cannot tell a duplicate from an accident.
         let written = Passages::open(passages.path())?;
-        let mut id_file = PendingFile::create(&folder.join("ids"))?;
+        let mut id_file = PendingFile::create(&files.path("ids"))?;
         ids.finish(&mut id_file, &summary.blake3, interrupt, |first, second| {
             let id = written.id(first)?;
             if id != written.id(second)? {
@@ -58,12 +59,12 @@ impl CorpusStore {
             Err(Error::InvalidInput {
                 what: format!("id `{}`", excerpt(id, 0)),
                 expected: "one passage for each id".into(),
-                found: format!("two: {} and {}", reader.locate(first), reader.locate(second)),
+                found: format!("two: {} and {}", source.locate(first), source.locate(second)),
             })
         })?;
         passages.publish()?;
         id_file.publish()?;
-        progress(reader.progress());
+        progress(source.progress());
         Ok(summary)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use hindsearch_indexes::Vectors;
+use hindsearch_indexes::{Effort, Vectors};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -38,13 +38,33 @@ pub struct SearchRequest {
     /// Passages wanted for each query.
     #[schemars(range(min = 1, max = 1000))]
     pub top_k: Option<usize>,
-    /// The fewest candidates that an approximate index looks at; an exact one looks at all.
-    #[schemars(range(min = 1, max = 10000))]
-    pub effort: Option<usize>,
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of
+    /// candidates from 1 to 10000. An exact index looks at all.
+    pub effort: Option<EffortName>,
     /// What each hit shows; `id`, `title`, `text` and `score` where nothing is named.
     pub fields: Option<Vec<Field>>,
     /// Which passages count.
     pub filter: Option<Filter>,
+}
+
+/// An effort, as a number of candidates or by name.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum EffortName {
+    /// The fewest candidates.
+    Candidates(u64),
+    /// One of the others.
+    Named(String),
+}
+
+impl EffortName {
+    fn parse(&self) -> Result<Effort, Fault> {
+        let text = match self {
+            Self::Candidates(least) => least.to_string(),
+            Self::Named(name) => name.clone(),
+        };
+        text.parse().map_err(|error: hindsearch_indexes::Error| Fault::invalid(error.to_string()))
+    }
 }
 
 /// The schema of an object with one of these fields; null is the same as none.
@@ -232,7 +252,7 @@ pub(super) fn plan(service: &Service, serving: &Serving, request: SearchRequest)
         false => Err(Fault::invalid(format!("{what}: expected {low} to {high}, found {number}"))),
     };
     within("top_k", top_k, 1, limits.top_k)?;
-    within("effort", request.effort.unwrap_or(1), 1, 10_000)?;
+    let effort = request.effort.as_ref().map(EffortName::parse).transpose()?.unwrap_or_default();
     let queries = match (request.query, request.queries, request.vectors) {
         (Some(query), None, None) => Queries::Texts(vec![query]),
         (None, Some(queries), None) => Queries::Texts(queries),
@@ -263,7 +283,7 @@ pub(super) fn plan(service: &Service, serving: &Serving, request: SearchRequest)
     let ask = Ask {
         queries,
         top_k,
-        effort: request.effort.unwrap_or(0),
+        effort,
         only: filter.ids.map(|ids| rows("filter.ids", ids, limits.ids)).transpose()?,
         except: rows("filter.exclude_ids", filter.exclude_ids.unwrap_or_default(), limits.top_k)?,
         deadline: std::time::Instant::now(),

@@ -5,6 +5,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hindsearch_indexes::split_shard_file;
+
 use super::service::Service;
 
 /// Small, as the allocator keeps a buffer of megabytes for each thread that had one, and each generation has a thread.
@@ -24,7 +26,7 @@ pub(super) fn start(service: &Arc<Service>) {
     let mut files: Vec<_> = strong.serving().retriever().generation().manifest().files.clone();
     // Searching needs these first; passages are read a few at a time.
     let rank = |name: &str| ["graph", "vectors", "ids", "passages"].iter().position(|known| *known == name);
-    files.sort_by_key(|file| rank(&file.name));
+    files.sort_by_key(|file| rank(split_shard_file(&file.name).0));
     strong.metrics().page_in_total.set(files.iter().map(|file| file.length as i64).sum());
     drop(strong);
     let budget = (available_memory() as f64 * SHARE) as u64;

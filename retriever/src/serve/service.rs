@@ -288,7 +288,7 @@ impl Service {
         let serving = self.serving.load();
         let generation = serving.retriever().generation();
         self.metrics.generation.set(generation.number() as i64);
-        self.metrics.rows.set(generation.manifest().rows as i64);
+        self.metrics.rows.set(generation.manifest().live_rows() as i64);
         self.metrics.ready.set(1);
     }
 

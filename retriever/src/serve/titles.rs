@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::Result;
-use crate::corpus::CorpusStore;
+use crate::corpus::Corpus;
 
 /// Rows by the hash of their title: 16 bytes a passage.
 pub(super) struct Titles {
@@ -12,9 +12,9 @@ pub(super) struct Titles {
 
 impl Titles {
     /// Reads all titles.
-    pub fn read(corpus: &CorpusStore) -> Result<Self> {
+    pub fn read(corpus: &Corpus) -> Result<Self> {
         let mut rows = Vec::new();
-        for row in 0..corpus.len() {
+        for row in corpus.rows() {
             rows.push((hash(corpus.get(row)?.display_title()), row));
         }
         rows.sort_unstable();
@@ -22,7 +22,7 @@ impl Titles {
     }
 
     /// The rows of the passages with this title, in order; none for no title.
-    pub fn rows_of(&self, title: &str, corpus: &CorpusStore) -> Result<Vec<u64>> {
+    pub fn rows_of(&self, title: &str, corpus: &Corpus) -> Result<Vec<u64>> {
         let hash = hash(title);
         let start = self.rows.partition_point(|(other, _)| *other < hash);
         let mut found = Vec::new();

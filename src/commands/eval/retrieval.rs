@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::ValueEnum;
-use hindsearch::indexes::{Progress, SearchParams};
+use hindsearch::indexes::{Effort, Progress, SearchParams};
 use hindsearch::retriever::Retriever;
 use hindsearch::retriever::evaluate::{Evaluation, Gold, Question, choose_gold, has_gold, read_questions, write_run};
 use serde_json::json;
@@ -56,9 +56,9 @@ pub struct Args {
     /// Write each question's figures as JSON lines
     #[arg(long, value_name = "FILE")]
     per_question: Option<PathBuf>,
-    /// Candidates that an approximate index keeps while it walks
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    effort: Option<u32>,
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of candidates
+    #[arg(long, default_value_t)]
+    effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it
     #[arg(long)]
     model: Option<String>,

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hindsearch_indexes::{Hit, Vectors};
+use hindsearch_indexes::{Effort, Hit, Vectors};
 
 use crate::embed::{InputKind, TextLength};
 use crate::serve::memory::{Memory, Share};
@@ -83,8 +83,8 @@ pub struct Ask {
     pub queries: Queries,
     /// Passages wanted for each.
     pub top_k: usize,
-    /// The fewest candidates that an approximate index looks at.
-    pub effort: usize,
+    /// How much an approximate index looks at.
+    pub effort: Effort,
     /// The only rows that count.
     pub only: Option<Vec<u64>>,
     /// Rows that do not count.
@@ -96,7 +96,14 @@ pub struct Ask {
 impl Ask {
     /// The best `top_k` passages for each text.
     pub fn texts(queries: Vec<String>, top_k: usize, deadline: Instant) -> Self {
-        Self { queries: Queries::Texts(queries), top_k, effort: 0, only: None, except: Vec::new(), deadline }
+        Self {
+            queries: Queries::Texts(queries),
+            top_k,
+            effort: Effort::default(),
+            only: None,
+            except: Vec::new(),
+            deadline,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hindsearch_indexes::{Hit, SearchParams, Vectors};
+use hindsearch_indexes::{Effort, Hit, SearchParams, Vectors};
 use tokio::sync::oneshot;
 
 use super::cost::Cost;
@@ -24,7 +24,7 @@ const TURN: Duration = Duration::from_secs(1);
 pub(super) struct Scan {
     pub serving: Arc<Serving>,
     pub top_k: usize,
-    pub effort: usize,
+    pub effort: Effort,
     /// The only rows that count.
     pub rows: Option<Arc<Vec<u64>>>,
 }
