@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use crate::measure::Work;
 use crate::workers::cores;
 use crate::{ElementType, Error, Flat, Generation, Hnsw, HnswOptions, Matrix, Result, Vectors};
 
 /// A row found, with the inner product of its stored vector and the query.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Hit {
     /// The row, counted from 0.
     pub row: u64,
@@ -63,6 +66,11 @@ pub trait Index: Send + Sync {
     /// # Errors
     /// As [`search`](Self::search), and for a row that the index does not have.
     fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>>;
+
+    /// What answering a query in a batch of `batch` takes, for measurements; `None` where it is not counted.
+    fn work(&self, _params: &SearchParams, _batch: usize) -> Option<Work> {
+        None
+    }
 }
 
 /// Opens the index of a generation: exact or approximate, as its manifest says. `expansion_search` is for a graph

@@ -62,6 +62,11 @@ impl Matrix {
         f64::from(self.max_norm()) + 2.0 * dot::norm(&self.header.spec.mean)
     }
 
+    /// Bytes of all rows.
+    pub fn stored_bytes(&self) -> u64 {
+        self.rows() * self.header.spec.row_bytes() as u64
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         self.file.path()
