@@ -42,8 +42,9 @@ import numpy as np
 import index_goals
 import index_ours
 import index_peers_list
+from index_peers_list import BATCH, TOP_K, timed
 
-SINGLES, BATCH, TOP_K, SLICE = 64, 256, 10, 50_000
+SLICE = 50_000
 
 
 class Set:
@@ -80,17 +81,6 @@ class Set:
         """The exact scan's (wall, cpu) milliseconds a query of all rows, alone and in a batch."""
         scale = self.rows / self.slice.ntotal
         return {kind: tuple(scale * t for t in times) for kind, times in timed(lambda q: self.slice.search(q, TOP_K)[1], self.queries, 4).items()}
-
-
-def timed(search, queries, singles=SINGLES):
-    """{"single" or "batch": (wall, cpu) milliseconds a query}"""
-    times = {}
-    for kind, size, part in (("single", 1, queries[:singles]), ("batch", BATCH, queries[:BATCH])):
-        wall, cpu = time.perf_counter(), time.process_time()
-        for start in range(0, len(part), size):
-            search(part[start : start + size])
-        times[kind] = 1e3 * (time.perf_counter() - wall) / len(part), 1e3 * (time.process_time() - cpu) / len(part)
-    return times
 
 
 def measure(data, methods, rounds):

@@ -1,9 +1,12 @@
 //! How many bytes does an index have, by its kind: in files, in memory, and in the page cache?
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::Serialize;
 
 use crate::matrix::MatrixSpec;
-use crate::{ElementType, HnswBuilder, IndexKind};
+use crate::{ElementType, Error, HnswBuilder, IndexKind, Result};
 
 /// Bytes of a row in a file of ids: the hash of its id, and its number.
 const ID_BYTES: u64 = 16;
@@ -61,6 +64,31 @@ impl Layout {
         }
         files.push(File { name: "ids", bytes: per_row(ID_BYTES), held: Held::Mapped });
         Footprint { files }
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flat => "flat",
+            Self::Hnsw { .. } => "hnsw",
+            Self::Quantized => "quantized",
+        })
+    }
+}
+
+impl FromStr for Layout {
+    type Err = Error;
+
+    /// A layout with the usual settings.
+    fn from_str(text: &str) -> Result<Self> {
+        let connectivity = HnswBuilder::default().connectivity;
+        let known = [Self::Flat, Self::Hnsw { connectivity }, Self::Quantized];
+        known.into_iter().find(|layout| layout.to_string() == text).ok_or_else(|| Error::InvalidInput {
+            what: "index kind".into(),
+            expected: "`flat`, `hnsw` or `quantized`".into(),
+            found: format!("`{text}`"),
+        })
     }
 }
 

@@ -42,7 +42,7 @@ pub use hnsw::{Hnsw, HnswBuilder, HnswOptions, HnswSummary};
 pub use index::{Hit, Index, SearchParams, open_index};
 pub use interrupt::Interrupt;
 pub use manifest::{FileEntry, GraphParams, IndexKind, Manifest, Metric, Recall};
-pub use matrix::{Matrix, MatrixSpec, MatrixWriter};
+pub use matrix::{Matrix, MatrixSpec, MatrixWriter, mixed_rows};
 pub use mmap::{Access, MappedFile};
 pub use npy::{NpyWriter, read_npy, write_npy};
 pub use progress::{OnProgress, Progress};

@@ -1,6 +1,7 @@
 //! One file a command: its arguments, its help, and what it prints. Logic lives in the crates.
 
 pub mod ablate;
+pub mod bench;
 pub mod build;
 pub mod completions;
 pub mod config;
@@ -14,6 +15,7 @@ pub mod inspect;
 pub mod losses;
 #[cfg(feature = "serve")]
 pub mod mcp;
+pub mod plan;
 pub mod search;
 #[cfg(feature = "serve")]
 pub mod serve;

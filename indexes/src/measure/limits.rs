@@ -1,13 +1,14 @@
 //! How fast can this machine read memory and compare vectors?
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pulp::Arch;
 use serde::Serialize;
 
+use crate::dot::Panels;
 use crate::workers::{cores, run_workers};
-use crate::{ElementType, Error, Flat, Index, Layout, Matrix, MatrixSpec, MatrixWriter, Result, SearchParams, Vectors};
+use crate::{ElementType, Error, Layout, Matrix, MatrixSpec, MatrixWriter, Result, Vectors};
 
 use super::BATCH;
 
@@ -66,12 +67,12 @@ fn bandwidth(words: &[u64], threads: usize) -> Result<f64> {
     let mut best = f64::INFINITY;
     let start = Instant::now();
     while start.elapsed() < TIME {
-        let next = std::sync::atomic::AtomicUsize::new(0);
+        let next = AtomicUsize::new(0);
         let pass = Instant::now();
         let sums = run_workers(threads, cores(), || {
             let mut sum = 0_u64;
             loop {
-                let part = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let part = next.fetch_add(1, Ordering::Relaxed);
                 let Some(words) = words.chunks(PART).nth(part) else { return Ok(sum) };
                 sum = sum.wrapping_add(add(words));
             }
@@ -107,13 +108,13 @@ fn pair_ns(element_type: ElementType, dimensions: usize) -> Result<f64> {
     let mut writer = MatrixWriter::create(&path, spec)?;
     writer.append(&Vectors::new(dimensions, values[..rows * dimensions].to_vec())?)?;
     writer.finish()?;
-    let index = Flat::new(Arc::new(Matrix::open(&path)?));
-    let queries = Vectors::new(dimensions, values[..BATCH * dimensions].to_vec())?;
-    let params = SearchParams { threads: 1, ..SearchParams::top(1) };
+    let matrix = Matrix::open(&path)?;
+    let panels = Panels::new(dimensions, &values[..BATCH * dimensions]);
+    let (mut tile, mut scores) = (vec![0.0; rows * dimensions], vec![0.0; rows * panels.width()]);
     let (mut best, start) = (f64::INFINITY, Instant::now());
     while start.elapsed() < TIME {
         let pass = Instant::now();
-        index.search(&queries, &params)?;
+        panels.score(matrix.stored(0..rows as u64).widened(&mut tile), &mut scores);
         best = best.min(pass.elapsed().as_secs_f64());
     }
     Ok(best * 1e9 / (rows * BATCH) as f64)
