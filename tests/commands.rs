@@ -74,7 +74,7 @@ fn a_dry_run_plans_and_writes_nothing() {
     bench.corpus("c.jsonl", 500);
     let plan = bench.ok(&["build", "c.jsonl", "--out", "index", "--dry-run", "--json", "--index", "hnsw"]).json();
     assert_eq!(plan["passages"], 500);
-    assert_eq!(plan["vector_bytes"], 500 * 32 * 2);
+    assert_eq!(plan["vector_bytes"], 4096 + 500 * 32 * 2);
     assert!(plan["graph_bytes"].as_u64() > Some(0) && plan["seconds"].as_f64() > Some(0.0), "{plan}");
     assert!(!bench.path("index").exists());
 }

@@ -49,7 +49,7 @@ impl Layout {
             // A scan reads every row.
             Self::Flat => files[0].held = Held::Needed,
             Self::Hnsw { connectivity } => {
-                let bytes = per_row(HnswBuilder::bytes_per_row(dimensions, connectivity));
+                let bytes = HnswBuilder::file_bytes(rows, dimensions, connectivity);
                 files.push(File { name: "graph", bytes, held: Held::Needed });
             }
             Self::Quantized => {

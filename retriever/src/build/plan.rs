@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use hindsearch_indexes::{Layout, Progress};
+use hindsearch_indexes::{HnswBuilder, IndexKind, Layout, Progress};
 use serde::Serialize;
 
 use super::machine::{available_disk, available_memory};
@@ -78,6 +78,12 @@ impl Plan {
         let layout = Layout::of(options.index.kind, options.index.connectivity);
         let footprint = layout.footprint(options.index.element_type, rows, card.dimensions);
         let (ids, graph_bytes) = (footprint.file("ids"), footprint.file("graph"));
+        let graph_memory = match options.index.kind {
+            IndexKind::Hnsw => {
+                rows.saturating_mul(HnswBuilder::bytes_per_row(card.dimensions, options.index.connectivity))
+            }
+            _ => 0,
+        };
         let probe: Vec<_> = held_out::spread(&passages, PROBE).collect();
         let rate = speed(embedder, &probe)?;
         let int8 = embedder.fingerprint().passages.precision == Precision::Int8;
@@ -95,7 +101,7 @@ impl Plan {
             graph_bytes,
             disk_needed: disk.saturating_sub(staged_bytes(&options.out)),
             disk_free: available_disk(&options.out),
-            memory_needed: (WORKING_MEMORY + embedder.memory_bytes()).saturating_add(graph_bytes),
+            memory_needed: (WORKING_MEMORY + embedder.memory_bytes()).saturating_add(graph_memory),
             memory_free,
             passages_per_second: rate,
             seconds: rows.saturating_add(gate) as f64 / rate + index_seconds,
