@@ -17,6 +17,7 @@ class Peer:
 
     def __init__(self, data, name, group, settings, build, load, ask):
         self.name, self.group, self.settings, self.load, self.ask = name, group, settings, load, ask
+        self.found = {}  # by setting
         self.path = data.work / name.replace(" ", "-").replace(",", "-").replace("(", "-").replace(")", "")
         facts = self.path.with_name(self.path.name + ".json")
         if not facts.exists():
@@ -33,8 +34,10 @@ class Peer:
         for setting in self.settings:
             search = self.ask(index, setting)
             search(data.queries[:BATCH])
-            found = np.concatenate([search(data.queries[s : s + BATCH]) for s in range(0, len(data.queries), BATCH)])
-            yield setting, found, timed(search, data.queries)
+            if setting not in self.found:
+                parts = range(0, len(data.queries), BATCH)
+                self.found[setting] = np.concatenate([search(data.queries[s : s + BATCH]) for s in parts])
+            yield setting, self.found[setting], timed(search, data.queries)
 
 
 def timed(search, queries, singles=SINGLES):

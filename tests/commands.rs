@@ -8,7 +8,7 @@ use std::process::Stdio;
 use common::{Bench, Outcome};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 23] = [
+const COMMANDS: [&[&str]; 26] = [
     &["build"],
     &["search"],
     &["mcp"],
@@ -18,6 +18,9 @@ const COMMANDS: [&[&str]; 23] = [
     &["export"],
     &["eval", "retrieval"],
     &["eval", "qa"],
+    &["bench", "index"],
+    &["bench", "vectors"],
+    &["plan"],
     &["experience", "build"],
     &["experience", "show"],
     &["env", "play"],

@@ -11,6 +11,7 @@
 //! all-MiniLM-L6-v2 (spectrum, intrinsic dimension, cosines of the nearest neighbours).
 
 mod noise;
+mod shape;
 
 use std::fmt;
 use std::ops::Range;
@@ -18,36 +19,31 @@ use std::ops::Range;
 use half::f16;
 use pulp::Arch;
 
-use crate::hadamard::hadamard;
 use crate::matrix::f16_value;
 use crate::workers::cores;
 use crate::{Error, Result, Vectors};
 
 use noise::{Kind, Stream};
+use shape::{Rotation, add, length, lognormals, means, spectrum};
 
 const TOPICS: usize = 200;
 const SUBTOPICS: usize = 7_500;
 const ARTICLES: usize = 75_000;
 /// Of the variance about the common mean, what topics, subtopics, articles and rows add.
 const SHARES: [f64; 4] = [0.2, 0.3, 0.1, 0.4];
-/// The variance on axis i falls as (i + 16) to the minus this, by the same levels.
+/// The variance on an axis falls by its rank to the minus this, by the same levels.
 const SLOPES: [f64; 4] = [1.0, 1.1, 1.3, 1.3];
-const FIRST_AXIS: usize = 16;
 /// The popularity of the i-th article falls as i to the minus this.
 const ZIPF: f64 = 0.6;
 /// The squared length of the common mean.
 const MEAN_SHARE: f32 = 0.8;
-/// Standard deviation of the logarithm of: an axis's stretch in a subtopic, a dimension's scale, a dimension's scale in
-/// the mean, a row's share of the variance.
+/// Standard deviation of the logarithm of: an axis's stretch in a subtopic, a dimension's scale, a row's share of the
+/// variance.
 const STRETCH: f32 = 0.7;
 const DIMENSION_SPREAD: f32 = 0.25;
-const MEAN_SPREAD: f32 = 0.5;
 const ROW_SPREAD: f32 = 0.5;
-/// How much of a query is a row, and how far the mean of queries is shifted.
+/// How much of a query is a row.
 const QUERY_SHARE: f32 = 0.85;
-const QUERY_SHIFT: f32 = 0.35;
-/// Rounds of the rotation: after two each value depends on every axis.
-const ROUNDS: usize = 2;
 /// The fewest dimensions.
 const FEWEST: usize = 8;
 
@@ -258,86 +254,4 @@ impl Synthetic {
         let scale = 1.0 / length(residual);
         residual.iter_mut().for_each(|x| *x *= scale);
     }
-}
-
-/// A rotation without a matrix: random signs and a Hadamard transform of as many values as a power of two allows, of
-/// the first and then of the last.
-struct Rotation {
-    /// By round, for the first values and for the last, signs over the root of their number.
-    signs: Vec<Vec<f32>>,
-}
-
-impl Rotation {
-    fn new(stream: Stream, dimensions: usize) -> Self {
-        let length = 1 << dimensions.ilog2();
-        let scale = (length as f32).sqrt().recip();
-        let sign = |at| if stream.uniform(at) < 0.5 { scale } else { -scale };
-        let signs = |step| (step * length as u64..).take(length).map(sign).collect();
-        Self { signs: (0..2 * ROUNDS as u64).map(signs).collect() }
-    }
-
-    #[inline(always)]
-    fn apply(&self, values: &mut [f32]) {
-        for (step, signs) in self.signs.iter().enumerate() {
-            let start = if step % 2 == 0 { 0 } else { values.len() - signs.len() };
-            let part = &mut values[start..][..signs.len()];
-            part.iter_mut().zip(signs).for_each(|(x, sign)| *x *= sign);
-            hadamard(part);
-        }
-    }
-}
-
-/// Standard deviations that fall by a power law over axes in a random order, their squares adding up to 1.
-fn spectrum(order: Stream, slope: f64, dimensions: usize) -> Vec<f32> {
-    let mut axes: Vec<usize> = (0..dimensions).collect();
-    axes.sort_by(|a, b| order.uniform(*a as u64).total_cmp(&order.uniform(*b as u64)));
-    let mut variances = vec![0.0; dimensions];
-    for (rank, axis) in axes.into_iter().enumerate() {
-        variances[axis] = ((rank + FIRST_AXIS) as f64).powf(-slope);
-    }
-    let total: f64 = variances.iter().sum();
-    variances.into_iter().map(|variance| (variance / total).sqrt() as f32).collect()
-}
-
-/// The means of rows and of queries.
-fn means(stream: Stream, dimensions: usize) -> [Vec<f32>; 2] {
-    let [mut rows, mut shift, mut spread] = [vec![0.0; dimensions], vec![0.0; dimensions], vec![0.0; dimensions]];
-    for (part, from) in [&mut rows, &mut shift, &mut spread].into_iter().zip((0..).step_by(dimensions)) {
-        stream.normals(from, part);
-    }
-    rows.iter_mut().zip(&spread).for_each(|(x, spread)| *x *= (MEAN_SPREAD * spread).exp());
-    unit(&mut rows);
-    // At a right angle to the mean of rows.
-    let common: f32 = shift.iter().zip(&rows).map(|(x, y)| x * y).sum();
-    shift.iter_mut().zip(&rows).for_each(|(x, row)| *x -= common * row);
-    unit(&mut shift);
-    let mut queries: Vec<f32> = rows.iter().zip(&shift).map(|(row, shift)| row + QUERY_SHIFT * shift).collect();
-    unit(&mut queries);
-    [rows, queries]
-}
-
-/// Numbers whose logarithms are normal with the standard deviation `spread`.
-fn lognormals(stream: Stream, spread: f32, count: usize) -> Vec<f32> {
-    (0..count as u64).map(|at| (spread * stream.normal(at)).exp()).collect()
-}
-
-#[inline(always)]
-fn length(values: &[f32]) -> f32 {
-    // Sums of sixteen columns, which compilers make vector code of.
-    let mut sums = [0.0_f32; 16];
-    let (blocks, rest) = values.as_chunks::<16>();
-    for block in blocks {
-        sums.iter_mut().zip(block).for_each(|(sum, x)| *sum += x * x);
-    }
-    let squares = sums.iter().sum::<f32>() + rest.iter().map(|x| x * x).sum::<f32>();
-    squares.sqrt()
-}
-
-fn unit(values: &mut [f32]) {
-    let scale = 1.0 / length(values);
-    values.iter_mut().for_each(|x| *x *= scale);
-}
-
-fn add(values: &mut [f32], others: &[f32]) {
-    values.iter_mut().zip(others).for_each(|(x, y)| *x += y);
 }
