@@ -85,6 +85,11 @@ enum Command {
     /// Measure quality
     #[command(subcommand)]
     Eval(commands::eval::Command),
+    /// Measure speed
+    #[command(subcommand)]
+    Bench(commands::bench::Command),
+    /// Tell what an index of so many vectors takes, and how fast it can be on this machine
+    Plan(commands::plan::Args),
     /// Play, keep and score episodes
     #[command(subcommand)]
     Env(commands::env::Command),
@@ -162,7 +167,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     // Commands that write stop at a safe point at the first Ctrl-C, and at once at the second. The others just end.
     let writes = match &cli.command {
         Command::Append(_) | Command::Delete(_) | Command::Compact(_) | Command::Merge(_) => true,
-        Command::Build(_) | Command::Export(_) | Command::Train(_) | Command::Ablate(_) => true,
+        Command::Build(_) | Command::Export(_) | Command::Train(_) | Command::Ablate(_) | Command::Bench(_) => true,
         Command::Env(command) => command.writes(),
         Command::Eval(command) => command.writes(),
         Command::Experience(command) => command.writes(),
@@ -195,6 +200,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Inspect(args) => commands::inspect::run(args, &context(resolve()?)),
         Command::Verify(args) => commands::verify::run(args, &context(resolve()?)),
         Command::Export(args) => commands::export::run(args, &context(resolve()?)),
+        Command::Bench(command) => commands::bench::run(command, &context(resolve()?)),
+        Command::Plan(args) => commands::plan::run(args, &context(resolve()?)),
         Command::Env(command) => commands::env::run(command, &context(resolve()?)),
         Command::Experience(command) => commands::experience::run(command, &context(resolve()?)),
         Command::Train(args) => commands::train::run(*args, &context(resolve()?)),

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use common::{Bench, Outcome};
 use serde_json::Value;
 
-const COMMANDS: [&[&str]; 23] = [
+const COMMANDS: [&[&str]; 26] = [
     &["build"],
     &["search"],
     &["mcp"],
@@ -18,6 +18,9 @@ const COMMANDS: [&[&str]; 23] = [
     &["export"],
     &["eval", "retrieval"],
     &["eval", "qa"],
+    &["bench", "index"],
+    &["bench", "vectors"],
+    &["plan"],
     &["experience", "build"],
     &["experience", "show"],
     &["env", "play"],
@@ -74,7 +77,7 @@ fn a_dry_run_plans_and_writes_nothing() {
     bench.corpus("c.jsonl", 500);
     let plan = bench.ok(&["build", "c.jsonl", "--out", "index", "--dry-run", "--json", "--index", "hnsw"]).json();
     assert_eq!(plan["passages"], 500);
-    assert_eq!(plan["vector_bytes"], 500 * 32 * 2);
+    assert_eq!(plan["vector_bytes"], 4096 + 500 * 32 * 2);
     assert!(plan["graph_bytes"].as_u64() > Some(0) && plan["seconds"].as_f64() > Some(0.0), "{plan}");
     assert!(!bench.path("index").exists());
 }

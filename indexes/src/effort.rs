@@ -48,6 +48,13 @@ impl fmt::Display for Effort {
     }
 }
 
+/// As its text.
+impl Serialize for Effort {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl FromStr for Effort {
     type Err = Error;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::dot::{self, Panels};
+use crate::measure::Work;
 use crate::select::{Selection, TopK};
 use crate::workers::run_workers;
 use crate::{Error, Hit, Index, LiveRows, Matrix, Result, SearchParams, Vectors};
@@ -105,6 +106,12 @@ impl Index for Flat {
         rows.sort_unstable();
         rows.dedup();
         queries.rows().map(|query| self.best_of(query, &rows, top_k)).collect()
+    }
+
+    /// Every row, read once for each pass.
+    fn work(&self, _params: &SearchParams, batch: usize) -> Option<Work> {
+        let bytes = self.matrix.stored_bytes() as f64;
+        Some(Work { bytes: bytes / batch.clamp(1, BATCH) as f64, pairs: self.len() as f64 })
     }
 }
 

@@ -1,10 +1,13 @@
 //! What all indexes promise.
 
+use serde::{Deserialize, Serialize};
+
+use crate::measure::Work;
 use crate::workers::cores;
 use crate::{Effort, Generation, HnswOptions, IndexKind, Result, Sharded, Vectors};
 
 /// A row found, with the inner product of its stored vector and the query.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Hit {
     /// The row, counted from 0.
     pub row: u64,
@@ -63,6 +66,11 @@ pub trait Index: Send + Sync {
     /// # Errors
     /// As [`search`](Self::search), and for a row that the index does not have, or no longer.
     fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>>;
+
+    /// What answering a query in a batch of `batch` takes, for measurements; `None` where it is not counted.
+    fn work(&self, _params: &SearchParams, _batch: usize) -> Option<Work> {
+        None
+    }
 }
 
 /// Opens the index of a generation, of the kind that its manifest says. `effort` is for searches that do not ask for

@@ -10,7 +10,7 @@ mod writer;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::{Access, ElementType, Error, MappedFile, Result, dot};
+use crate::{Access, ElementType, Error, MappedFile, Result, Vectors, dot};
 
 use header::Header;
 pub use header::MatrixSpec;
@@ -67,6 +67,11 @@ impl Matrix {
         f64::from(self.max_norm()) + 2.0 * dot::norm(&self.header.spec.mean)
     }
 
+    /// Bytes of all rows.
+    pub fn stored_bytes(&self) -> u64 {
+        self.rows() * self.header.spec.row_bytes() as u64
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         self.file.path()
@@ -121,4 +126,30 @@ impl Matrix {
             found: format!("others in row {row}"),
         }
     }
+}
+
+/// `count` queries that are no rows of `matrix` and yet are like them: each a row with a quarter of another one.
+///
+/// # Errors
+/// [`Error::InvalidInput`] for a matrix without rows.
+pub fn mixed_rows(matrix: &Matrix, count: usize) -> Result<Vectors> {
+    const OTHER: f32 = 0.25;
+    let (mut values, mut random) = (Vec::with_capacity(count * matrix.dimensions()), 1_u64);
+    // A linear congruential generator (Knuth, MMIX) is random enough to choose rows.
+    let mut row = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (u128::from(random) * u128::from(matrix.rows()) >> 64) as u64
+    };
+    if matrix.rows() == 0 {
+        return Err(Error::InvalidInput {
+            what: format!("`{}`", matrix.path().display()),
+            expected: "rows to make queries of".into(),
+            found: "none".into(),
+        });
+    }
+    for _ in 0..count {
+        let (one, other) = (matrix.row(row()), matrix.row(row()));
+        values.extend(one.iter().zip(&other).map(|(x, y)| (1.0 - OTHER) * x + OTHER * y));
+    }
+    Vectors::new(matrix.dimensions(), values)
 }

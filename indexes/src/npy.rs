@@ -1,7 +1,7 @@
 //! Two-dimensional `f32` arrays in NumPy's `.npy` format, version 1.0 (NumPy Enhancement Proposal 1).
 
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Error, Result, Vectors, WholeFile};
 
@@ -12,27 +12,76 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// # Errors
 /// [`Error::Io`] when the folder or the disk refuses.
 pub fn write_npy(path: &Path, vectors: &Vectors) -> Result<()> {
-    let shape = format!("({}, {})", vectors.len(), vectors.dimensions());
-    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
-    // The data must begin at a multiple of 64: magic, version, length, header, line end.
-    while !(MAGIC.len() + 4 + header.len() + 1).is_multiple_of(64) {
-        header.push(' ');
+    let mut writer = NpyWriter::create(path, vectors.len() as u64, vectors.dimensions())?;
+    writer.append(vectors.as_slice())?;
+    writer.finish()
+}
+
+/// Writes vectors that need not be in memory together; the file gets its name when it is whole.
+#[derive(Debug)]
+pub struct NpyWriter {
+    path: PathBuf,
+    file: WholeFile,
+    /// Values that are still to come.
+    missing: u64,
+}
+
+impl NpyWriter {
+    /// Begins a file for `rows` rows of `dimensions` values.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for more values than can be counted, [`Error::Io`] when the folder or the disk refuses.
+    pub fn create(path: &Path, rows: u64, dimensions: usize) -> Result<Self> {
+        let Some(missing) = rows.checked_mul(dimensions as u64) else {
+            return Err(Error::InvalidInput {
+                what: "rows of a NumPy file".into(),
+                expected: "a number of values below 2^64".into(),
+                found: format!("{rows} rows of {dimensions}"),
+            });
+        };
+        let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {dimensions}), }}");
+        // The data must begin at a multiple of 64: magic, version, length, header, line end.
+        while !(MAGIC.len() + 4 + header.len() + 1).is_multiple_of(64) {
+            header.push(' ');
+        }
+        header.push('\n');
+        let mut file = WholeFile::create(path)?;
+        let start = [MAGIC, &[1, 0], &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
+        file.write_all(&start).map_err(Error::io("write", path))?;
+        Ok(Self { path: path.into(), file, missing })
     }
-    header.push('\n');
-    let mut file = WholeFile::create(path)?;
-    let mut write = || -> std::io::Result<()> {
-        file.write_all(MAGIC)?;
-        file.write_all(&[1, 0])?;
-        file.write_all(&(header.len() as u16).to_le_bytes())?;
-        file.write_all(header.as_bytes())?;
-        for values in vectors.as_slice().chunks(4096) {
+
+    /// Writes the next values, row-major.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for more values than the file was begun for, [`Error::Io`].
+    pub fn append(&mut self, values: &[f32]) -> Result<()> {
+        let Some(missing) = self.missing.checked_sub(values.len() as u64) else {
+            return Err(self.unlike(format!("{} values more", values.len() as u64 - self.missing)));
+        };
+        self.missing = missing;
+        for values in values.chunks(4096) {
             let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-            file.write_all(&bytes)?;
+            self.file.write_all(&bytes).map_err(Error::io("write", &self.path))?;
         }
         Ok(())
-    };
-    write().map_err(Error::io("write", path))?;
-    file.publish()
+    }
+
+    /// Makes the file durable and gives it its name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when values are missing, [`Error::Io`].
+    pub fn finish(self) -> Result<()> {
+        if self.missing > 0 {
+            return Err(self.unlike(format!("{} values fewer", self.missing)));
+        }
+        self.file.publish()
+    }
+
+    fn unlike(&self, found: String) -> Error {
+        let what = format!("values for `{}`", self.path.display());
+        Error::InvalidInput { what, expected: "as many as the file was begun for".into(), found }
+    }
 }
 
 /// Reads a two-dimensional little-endian `f32` array in C order.
@@ -84,6 +133,22 @@ mod tests {
         let vectors = Vectors::new(3, (0..12).map(|x| x as f32 * 0.1).collect())?;
         write_npy(&path, &vectors)?;
         assert_eq!(read_npy(&path)?, vectors);
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_is_written_by_parts_and_gets_its_name_only_when_all_are_there() -> Result<()> {
+        let folder = tempfile::tempdir().map_err(Error::io("make", "a folder"))?;
+        let path = folder.path().join("x.npy");
+        let mut short = NpyWriter::create(&path, 2, 3)?;
+        short.append(&[1.0; 3])?;
+        assert!(matches!(short.finish(), Err(Error::InvalidInput { .. })) && !path.exists());
+        let mut whole = NpyWriter::create(&path, 2, 3)?;
+        whole.append(&[1.0; 4])?;
+        assert!(matches!(whole.append(&[1.0; 3]), Err(Error::InvalidInput { .. })));
+        whole.append(&[2.0; 2])?;
+        whole.finish()?;
+        assert_eq!(read_npy(&path)?, Vectors::new(3, vec![1.0, 1.0, 1.0, 1.0, 2.0, 2.0])?);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 pub mod ablate;
 pub mod append;
+pub mod bench;
 pub mod build;
 pub mod compact;
 pub mod completions;
@@ -19,6 +20,7 @@ pub mod losses;
 #[cfg(feature = "serve")]
 pub mod mcp;
 pub mod merge;
+pub mod plan;
 pub mod search;
 #[cfg(feature = "serve")]
 pub mod serve;

@@ -53,10 +53,19 @@ pub struct HnswSummary {
 }
 
 impl HnswBuilder {
-    /// Bytes of a graph for each row, on disk and in memory while it is built: a code of 8 bits a value, links of 4 bytes
+    /// Bytes of a graph for each row in memory while it is built: a code of 8 bits a value, links of 4 bytes
     /// (twice as many in the lowest layer), and what the library keeps of a node beside them. An estimate.
     pub fn bytes_per_row(dimensions: usize, connectivity: usize) -> u64 {
         (dimensions as u64).saturating_mul(6) / 5 + (connectivity as u64).saturating_mul(9)
+    }
+
+    /// Bytes of the file of a graph without copies, but for some pages: of a node its code, its key (8), its layer (2, kept
+    /// twice), and in each of its layers a count (4) and links of 4 bytes. Of `connectivity` nodes one has a further layer.
+    pub(crate) fn file_bytes(rows: u64, dimensions: usize, connectivity: usize) -> u64 {
+        let (codes, links) = (dimensions as u64, connectivity as u64);
+        let further = (4 + 4 * links) as f64 / connectivity.saturating_sub(1).max(1) as f64;
+        let layers = (rows as f64 * further) as u64;
+        rows.saturating_mul(codes.saturating_add(8 + 2 + 2 + 4 + 8 * links)).saturating_add(layers)
     }
 
     /// Builds the graph of `matrix` in memory (about 1.2 bytes a value and 150 a row) and writes it to `path`, which

@@ -80,6 +80,13 @@ impl MatrixSpec {
         PAGE + (self.mean.len() * size_of::<f32>()).next_multiple_of(PAGE)
     }
 
+    /// The length of a file of `rows` rows coded about a mean, where the element type needs one.
+    pub(crate) fn length_of(&self, rows: u64) -> u64 {
+        let checked = self.clone().checked();
+        let header = checked.map_or(PAGE, |spec| spec.data_offset()) as u64;
+        rows.saturating_mul(self.row_bytes() as u64).saturating_add(header)
+    }
+
     /// The length of a file of `rows` rows, if a file can have it.
     pub(super) fn file_length(&self, rows: u64) -> Option<u64> {
         let length = rows.checked_mul(self.row_bytes() as u64)?.checked_add(self.data_offset() as u64)?;

@@ -29,9 +29,12 @@ pub struct QuantizedBuilder {
     pub threads: usize,
 }
 
+/// Rows of a list, unless others are asked for.
+pub const ROWS_PER_LIST: usize = 160;
+
 impl Default for QuantizedBuilder {
     fn default() -> Self {
-        Self { rows_per_list: 160, threads: 0 }
+        Self { rows_per_list: ROWS_PER_LIST, threads: 0 }
     }
 }
 

@@ -21,11 +21,13 @@ const MAX_SLOTS: u64 = u32::MAX as u64;
 /// The numbers that give the place of everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
+    /// Values of a row.
     pub dimensions: usize,
     /// Rows of the matrix.
     pub rows: u64,
     /// Places in the lists: one a row, or more where rows have copies.
     pub slots: u64,
+    /// Lists, each with a centroid.
     pub lists: u64,
 }
 

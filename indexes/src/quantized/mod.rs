@@ -11,6 +11,7 @@ mod coder;
 mod file;
 mod gather;
 mod kernel;
+mod limit;
 mod rotation;
 mod scan;
 mod train;
@@ -18,14 +19,16 @@ mod train;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use build::QuantizedBuilder;
+pub use build::{QuantizedBuilder, ROWS_PER_LIST};
 pub use coder::row_bytes as code_row_bytes;
 use file::Codes;
 pub use file::Shape as CodesShape;
 pub use kernel::Kernel;
+pub(crate) use limit::code_ns;
 use scan::{Batch, Probing};
 
 use crate::effort::{Calibration, Effort};
+use crate::measure::Work;
 use crate::{Access, Error, Flat, Hit, Index, LiveRows, Matrix, Result, SearchParams, Vectors};
 
 /// Queries that are searched together; their tables fit in the caches.
@@ -163,5 +166,20 @@ impl Index for Quantized {
 
     fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>> {
         self.exact.search_rows(queries, rows, top_k)
+    }
+
+    /// Codes of centroids and of the lists looked at, and the candidates' rows. Lists are taken to be equally long, and
+    /// the queries of a batch to look at different ones.
+    fn work(&self, params: &SearchParams, batch: usize) -> Option<Work> {
+        let Some(probing) = self.probing(params) else { return self.exact.work(params, batch) };
+        let (shape, batch) = (self.codes.shape(), batch.clamp(1, BATCH) as f64);
+        let (slots, lists) = (shape.slots as f64, shape.lists as f64);
+        let code = code_row_bytes(shape.dimensions) as f64;
+        let share = (probing.probes as f64 / lists.max(1.0)).min(1.0);
+        let centroids = if share < 1.0 { lists } else { 0.0 };
+        let read_once = (slots * (share * batch).min(1.0) + centroids) * code / batch;
+        let row = self.matrix.stored_bytes() as f64 / self.matrix.rows().max(1) as f64;
+        let bytes = read_once + probing.candidates as f64 * row;
+        Some(Work { bytes, pairs: slots * share + centroids })
     }
 }

@@ -6,6 +6,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::hadamard::hadamard;
+
 /// Rounds: two over each end mix all coordinates with each other.
 pub const ROUNDS: usize = 4;
 
@@ -62,39 +64,6 @@ impl WithSimd for Rotate<'_> {
             for x in part {
                 *x *= scale;
             }
-        }
-    }
-}
-
-/// The Hadamard transform of a power of two of values, not scaled.
-#[inline(always)]
-fn hadamard(values: &mut [f32]) {
-    const LANES: usize = 16;
-    let mut half = 1;
-    if values.len() >= LANES {
-        let (blocks, _) = values.as_chunks_mut::<LANES>();
-        blocks.iter_mut().for_each(hadamard_of_sixteen);
-        half = LANES;
-    }
-    while half < values.len() {
-        for pair in values.chunks_exact_mut(2 * half) {
-            let (low, high) = pair.split_at_mut(half);
-            for (low, high) in low.iter_mut().zip(high) {
-                (*low, *high) = (*low + *high, *low - *high);
-            }
-        }
-        half *= 2;
-    }
-}
-
-/// Its first four steps, in registers.
-#[inline(always)]
-fn hadamard_of_sixteen(values: &mut [f32; 16]) {
-    for half in [1, 2, 4, 8] {
-        let old = *values;
-        for at in 0..16 {
-            let other = old[at ^ half];
-            values[at] = if at & half == 0 { old[at] + other } else { other - old[at] };
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use hindsearch_indexes::{HnswBuilder, IndexKind, MatrixSpec, Progress};
+use hindsearch_indexes::{HnswBuilder, IndexKind, Layout, Progress};
 use serde::Serialize;
 
 use super::machine::{available_disk, available_memory};
@@ -22,8 +22,6 @@ const PROBE: usize = 256;
 const PROBE_SECONDS: f64 = 2.0;
 /// Heap of a build besides model and graph: windows of texts and tokens, sorted runs of ids, one window of vectors.
 const WORKING_MEMORY: u64 = 300 << 20;
-/// Seconds for adding a row to a graph and finding it again, on two cores: measured on 100,000 rows of 768 values.
-const GRAPH_SECONDS_PER_ROW: f64 = 1e-3;
 
 /// The needs of a build, and what there is.
 #[derive(Debug, Clone, Serialize)]
@@ -77,35 +75,36 @@ impl Plan {
         let text: u64 = passages.iter().map(|p| (p.id.len() + p.contents().len()) as u64).sum();
         // Arrow's offsets cost 4 bytes a column and row.
         let text_bytes = rows.saturating_mul(text / passages.len() as u64 + 12);
-        let ids = rows.saturating_mul(16);
-        let vector_bytes =
-            rows.saturating_mul(MatrixSpec::new(card.dimensions, options.index.element_type).row_bytes() as u64);
-        let graph_bytes = match options.index.kind {
-            IndexKind::Flat => 0,
+        let layout = Layout::of(options.index.kind, options.index.connectivity);
+        let footprint = layout.footprint(options.index.element_type, rows, card.dimensions);
+        let (ids, graph_bytes) = (footprint.file("ids"), footprint.file("graph"));
+        let graph_memory = match options.index.kind {
             IndexKind::Hnsw => {
                 rows.saturating_mul(HnswBuilder::bytes_per_row(card.dimensions, options.index.connectivity))
             }
+            _ => 0,
         };
         let probe: Vec<_> = held_out::spread(&passages, PROBE).collect();
         let rate = speed(embedder, &probe)?;
         let int8 = embedder.fingerprint().passages.precision == Precision::Int8;
         let gate = if int8 && gate::can_measure(&options.model, &options.embed)? { gate::work(rows) } else { 0 };
-        let graph_seconds = if graph_bytes > 0 { rows as f64 * GRAPH_SECONDS_PER_ROW } else { 0.0 };
-        let disk =
-            text_bytes.saturating_add(vector_bytes).saturating_add(graph_bytes).saturating_add(ids.saturating_mul(2));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let index_seconds = layout.build_seconds(rows, card.dimensions, cores);
+        // The ids are sorted in runs, which are as long again.
+        let disk = text_bytes.saturating_add(footprint.disk()).saturating_add(ids);
         Ok(Self {
             passages: rows,
             passages_exact: exact,
             dimensions: card.dimensions,
             text_bytes: text_bytes.saturating_add(ids),
-            vector_bytes,
+            vector_bytes: footprint.file("vectors"),
             graph_bytes,
             disk_needed: disk.saturating_sub(staged_bytes(&options.out)),
             disk_free: available_disk(&options.out),
-            memory_needed: (WORKING_MEMORY + embedder.memory_bytes()).saturating_add(graph_bytes),
+            memory_needed: (WORKING_MEMORY + embedder.memory_bytes()).saturating_add(graph_memory),
             memory_free,
             passages_per_second: rate,
-            seconds: rows.saturating_add(gate) as f64 / rate + graph_seconds,
+            seconds: rows.saturating_add(gate) as f64 / rate + index_seconds,
         })
     }
 

@@ -1,0 +1,38 @@
+//! How fast can codes be compared at best?
+
+use std::time::{Duration, Instant};
+
+use super::coder::{Coder, Factors, Units, coordinates, row_bytes};
+use super::kernel::{BLOCK, Estimates, Kernel, Sink, WIDTH};
+
+/// Blocks that stay in the second-level cache.
+const BLOCKS: usize = 32;
+
+/// Nanoseconds for a code of `dimensions` values and a query, on one core, from the cache, measured for `time`.
+pub fn code_ns(dimensions: usize, time: Duration) -> f64 {
+    let kernel = Kernel::best();
+    let signs = vec![0x5a; Coder::sign_bytes(dimensions)];
+    let coder = Coder::new(vec![0.0; dimensions], &signs, Units::covering(Factors::default()));
+    let query: Vec<f32> = (0..dimensions).map(|at| (at % 61) as f32 / 61.0 - 0.4).collect();
+    let mut rotated = vec![0.0; coordinates(dimensions)];
+    let queries: [_; WIDTH] = std::array::from_fn(|_| coder.query(kernel, &query, &mut rotated));
+    let blocks: Vec<u8> = (0..row_bytes(dimensions) * BLOCK * BLOCKS).map(|at| (at * 37 % 251) as u8).collect();
+    let (mut best, start) = (f64::INFINITY, Instant::now());
+    while start.elapsed() < time {
+        let pass = Instant::now();
+        kernel.scan(&blocks, &[&queries[0], &queries[1]], &mut Unreached);
+        best = best.min(pass.elapsed().as_secs_f64());
+    }
+    best * 1e9 / (BLOCKS * BLOCK * WIDTH) as f64
+}
+
+/// Takes nothing: what is measured is the kernel alone.
+struct Unreached;
+
+impl Sink for Unreached {
+    fn threshold(&self, _: usize) -> f32 {
+        f32::INFINITY
+    }
+
+    fn take(&mut self, _: usize, _: usize, _: u64, _: &Estimates) {}
+}
