@@ -8,6 +8,7 @@ mod assign;
 mod build;
 mod candidates;
 mod coder;
+mod cold;
 mod file;
 mod gather;
 mod kernel;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use build::{QuantizedBuilder, ROWS_PER_LIST};
 pub use coder::row_bytes as code_row_bytes;
+use cold::Cold;
 use file::Codes;
 pub use file::Shape as CodesShape;
 pub use kernel::Kernel;
@@ -46,6 +48,9 @@ pub struct Quantized {
     /// What settings find, measured when the index was built.
     calibration: Vec<Calibration>,
     kernel: Kernel,
+    /// Of the codes, and of the rows.
+    cold_codes: Cold,
+    cold_rows: Cold,
 }
 
 impl Quantized {
@@ -78,7 +83,16 @@ impl Quantized {
         // Single rows are scored, here and there; the default would read far ahead for each.
         matrix.advise(Access::Random)?;
         let exact = Flat::of_live(Arc::clone(&matrix), live.clone());
-        Ok(Self { codes, matrix, live, exact, calibration, kernel: Kernel::best() })
+        Ok(Self {
+            codes,
+            matrix,
+            live,
+            exact,
+            calibration,
+            kernel: Kernel::best(),
+            cold_codes: Cold::default(),
+            cold_rows: Cold::default(),
+        })
     }
 
     /// Uses another kernel: all give the same hits.
