@@ -28,6 +28,7 @@ impl Base {
         let generation = Generation::open_current(root)?;
         generation.verify(Depth::Structure, &|_| (), &Interrupt::new())?;
         let (provenance, corpus) = (Provenance::of(&generation)?, Corpus::open(&generation)?);
+        corpus.verify_ids(&Interrupt::new())?;
         Ok(Self { generation, provenance, corpus })
     }
 
