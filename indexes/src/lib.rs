@@ -44,7 +44,7 @@ pub use mmap::{Access, MappedFile};
 pub use npy::{read_npy, write_npy};
 pub use progress::{OnProgress, Progress};
 pub use recall::{Calibration, RecallTarget, choose_expansion, measure_recall};
-pub use sharded::Sharded;
+pub use sharded::{ShardRows, Sharded};
 pub use shards::{Shard, ShardFiles, shard_file, split_shard_file};
 pub use vectors::{NORMS, Vectors};
 pub use verify::{Depth, Report, verify};
