@@ -55,7 +55,7 @@ pub use npy::{NpyWriter, read_npy, write_npy};
 pub use progress::{OnProgress, Progress};
 pub use quantized::{CodesShape, Kernel, Quantized, QuantizedBuilder};
 pub use recall::{ExpansionChoice, RecallTarget, calibrate, choose_expansion, measure_recall};
-pub use sharded::Sharded;
+pub use sharded::{ShardRows, Sharded};
 pub use shards::{Shard, ShardFiles, shard_file, split_shard_file};
 pub use synthetic::Synthetic;
 pub use vectors::{NORMS, Vectors};

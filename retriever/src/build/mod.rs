@@ -37,7 +37,8 @@ use hindsearch_indexes::{
 use serde::Serialize;
 
 pub use append::{AppendOptions, append};
-pub use copy::{CompactOptions, MergeOptions, compact, merge};
+pub use base::Means;
+pub use copy::{MergeOptions, compact, merge};
 pub use delete::{DeleteOptions, delete};
 pub use gate::Gate;
 pub use machine::{available_disk, available_memory};
@@ -159,7 +160,7 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
         settings: options.settings.clone(),
     };
     drop(corpus);
-    run.publish(manifest, provenance)?.report(embedded, 0, start)
+    Ok(run.publish(manifest, provenance)?.report(embedded, 0, start))
 }
 
 impl BuildOptions {
@@ -254,8 +255,9 @@ struct Published {
 }
 
 impl Published {
-    fn report(self, embedded: u64, deleted: u64, start: Instant) -> Result<BuildReport> {
-        Ok(BuildReport {
+    /// What was done since `start`.
+    fn report(self, embedded: u64, deleted: u64, start: Instant) -> BuildReport {
+        BuildReport {
             out: self.out,
             generation: self.generation.number(),
             manifest: self.generation.manifest().clone(),
@@ -263,7 +265,7 @@ impl Published {
             embedded,
             deleted,
             seconds: start.elapsed().as_secs_f64(),
-        })
+        }
     }
 }
 
