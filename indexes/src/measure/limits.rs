@@ -13,7 +13,7 @@ use crate::{ElementType, Error, Layout, Matrix, MatrixSpec, MatrixWriter, Result
 use super::BATCH;
 
 /// Words read to measure bandwidth: more than any cache holds.
-const WORDS: usize = 48 << 20;
+const WORDS: usize = 32 << 20;
 /// Words that a thread takes at once.
 const PART: usize = 1 << 16;
 /// Bytes of the rows that are compared from the cache.
