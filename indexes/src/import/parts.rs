@@ -74,6 +74,9 @@ impl Parts {
         let mut rest = out;
         let first = self.parts.partition_point(|part| part.start <= at).saturating_sub(1);
         for part in self.parts.iter().skip(first) {
+            if rest.is_empty() {
+                break;
+            }
             let left = (part.start + part.length).saturating_sub(at);
             let (now, later) = rest.split_at_mut(left.min(rest.len() as u64) as usize);
             part.file.read_exact_at(now, at - part.start).map_err(Error::io("read", &part.path))?;

@@ -1,13 +1,15 @@
 //! From a corpus to a published index in one call, resumable at every step.
 //!
 //! Four stages, each leaving its result in the staging folder before the next begins: the text store, the vectors
-//! (durable after every shard), the graph with its measured recall, and the publication. A build that is killed goes
+//! (embedded or taken from files, durable after every shard), the graph with its measured recall, and the publication. A build that is killed goes
 //! on where it stood when it is called again; nothing is visible before the last step.
 
 mod gate;
 mod graph;
 mod held_out;
+mod import;
 mod machine;
+mod pairing;
 mod plan;
 mod provenance;
 mod state;
@@ -17,15 +19,18 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hindsearch_indexes::{
-    self as indexes, ElementType, FolderLock, IndexKind, Interrupt, Manifest, Progress, Staging, collect,
+    self as indexes, ElementType, FolderLock, IndexKind, Interrupt, Manifest, Progress, Staging, VectorFile, collect,
 };
 use serde::Serialize;
 
 pub use gate::Gate;
+pub use import::Imported;
 pub use machine::{available_disk, available_memory};
+pub use pairing::Pairing;
 pub use plan::Plan;
 pub use provenance::{ModelRecord, Provenance};
 
+use pairing::Pairs;
 use state::State;
 
 use crate::corpus::{CorpusStore, Format};
@@ -39,6 +44,8 @@ pub struct BuildOptions {
     pub corpus: Vec<PathBuf>,
     /// Their format, where it should not be detected.
     pub format: Option<Format>,
+    /// Files with the passages' vectors, in corpus order, in place of embedding: see [`VectorFile`].
+    pub vectors: Vec<PathBuf>,
     /// The index folder; an index in it gets a new generation.
     pub out: PathBuf,
     /// The model.
@@ -73,7 +80,7 @@ pub struct IndexOptions {
 pub enum Stage {
     /// Reading the corpus into the text store; unit: bytes of input.
     Corpus,
-    /// Embedding; unit: passages.
+    /// Embedding, or taking vectors from files; unit: passages.
     Vectors,
     /// Building the graph: each row is added, then found; unit: rows of both.
     Graph,
@@ -98,6 +105,8 @@ pub struct BuildReport {
     pub provenance: Provenance,
     /// Passages embedded by this call; the rest was done by an earlier one.
     pub embedded: u64,
+    /// Vectors taken from files by this call.
+    pub imported: u64,
     /// Seconds that this call took.
     pub seconds: f64,
 }
@@ -111,12 +120,12 @@ pub struct BuildReport {
 pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrupt) -> Result<BuildReport> {
     let start = Instant::now();
     refuse_own_output(options)?;
-    let (plan, embedder) = Plan::prepare(options)?;
+    let (plan, embedder, vectors) = Plan::prepare(options)?;
     plan.check(options)?;
     let staging = Staging::create_or_resume(FolderLock::acquire(&options.out)?)?;
     let state = State::resume(options, &embedder, &staging)?;
     let run = Run { options, staging, on_stage, interrupt };
-    run.finish(state, embedder, start)
+    run.finish(state, embedder, vectors, start)
 }
 
 /// An index inside a folder that is read as corpus would become part of the corpus.
@@ -142,11 +151,35 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn finish(self, mut state: State, embedder: Embedder, start: Instant) -> Result<BuildReport> {
+    fn finish(
+        self,
+        mut state: State,
+        embedder: Embedder,
+        file: Option<VectorFile>,
+        start: Instant,
+    ) -> Result<BuildReport> {
         let index = &self.options.index;
         let corpus = state.store_corpus(&self)?;
-        let embedder = self.pass_gate(embedder, &corpus, &mut state)?;
-        let embedded = vectors::embed_all(&self, &embedder, &corpus, &mut state)?;
+        let (mut embedded, mut taken) = (0, 0);
+        let (embedder, pairing) = match &file {
+            Some(file) => {
+                let (options, interrupt) = (self.options, self.interrupt);
+                let pairing = Pairs { options, file, embedder: &embedder, interrupt }.check(&corpus)?;
+                taken = import::copy_all(&self, file, &embedder, &mut state)?;
+                (embedder, Some(pairing))
+            }
+            None => {
+                let embedder = self.pass_gate(embedder, &corpus, &mut state)?;
+                embedded = vectors::embed_all(&self, &embedder, &corpus, &mut state)?;
+                (embedder, None)
+            }
+        };
+        let imported = file.zip(pairing).map(|(file, pairing)| Imported {
+            files: names(&self.options.vectors),
+            format: file.format(),
+            values: state.values,
+            pairing,
+        });
         let mut manifest = Manifest::new(index.kind, corpus.len(), embedder.dimensions(), index.element_type);
         // A graph of an earlier attempt may be another one, or half of one.
         for name in ["graph", "graph.tmp"] {
@@ -157,9 +190,10 @@ impl Run<'_> {
         }
         let provenance = Provenance {
             corpus: corpus.summary().clone(),
-            inputs: self.options.corpus.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
+            inputs: names(&self.options.corpus),
             model: ModelRecord::new(&self.options.model, &embedder),
             gate: state.gate,
+            imported,
             truncated: state.truncated,
             settings: self.options.settings.clone(),
         };
@@ -179,6 +213,7 @@ impl Run<'_> {
             manifest: generation.manifest().clone(),
             provenance,
             embedded,
+            imported: taken,
             seconds: start.elapsed().as_secs_f64(),
         })
     }
@@ -201,6 +236,10 @@ impl Run<'_> {
         }
         Embedder::open(source, EmbedOptions { query_precision: better, ..options.clone() })
     }
+}
+
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 /// Removes a file that may not be there.

@@ -9,13 +9,13 @@ use crate::embed::{Embedder, InputKind};
 use crate::{Error, Result};
 
 /// Passages between two checkpoints: the most that a kill costs.
-const SHARD: usize = 1024;
+pub(super) const SHARD: usize = 1024;
 /// Passages whose mean centres an i8 matrix.
-const MEAN_SAMPLE: usize = 256;
+pub(super) const MEAN_SAMPLE: usize = 256;
 
 /// Embeds the rows that are not durable yet and finishes the matrix. Gives the number of rows embedded.
 pub(super) fn embed_all(run: &Run<'_>, embedder: &Embedder, corpus: &CorpusStore, state: &mut State) -> Result<u64> {
-    let mut writer = writer(run, embedder, corpus, state)?;
+    let mut writer = writer(run, embedder.dimensions(), state, || mean(embedder, corpus, run.interrupt))?;
     let first = state.rows;
     let show = |done| (run.on_stage)(Stage::Vectors, Progress { done, total: Some(corpus.len()) });
     show(first);
@@ -44,12 +44,17 @@ pub(super) fn embed_all(run: &Run<'_>, embedder: &Embedder, corpus: &CorpusStore
     Ok(state.rows - first)
 }
 
-/// The matrix with the rows that are durable, or an empty one where they are not what they were.
-fn writer(run: &Run<'_>, embedder: &Embedder, corpus: &CorpusStore, state: &mut State) -> Result<MatrixWriter> {
+/// The matrix with the rows that are durable, or an empty one where they are not what they were. `mean` is asked for where
+/// rows are coded about one.
+pub(super) fn writer(
+    run: &Run<'_>,
+    dimensions: usize,
+    state: &mut State,
+    mean: impl FnOnce() -> Result<Vec<f32>>,
+) -> Result<MatrixWriter> {
     let (path, element_type) = (run.staging.path().join("vectors"), run.options.index.element_type);
-    let spec = |state: &State| {
-        MatrixSpec::new(embedder.dimensions(), element_type).with_mean(state.mean.clone().unwrap_or_default())
-    };
+    let spec =
+        |state: &State| MatrixSpec::new(dimensions, element_type).with_mean(state.mean.clone().unwrap_or_default());
     if state.rows > 0 {
         match MatrixWriter::resume(&path, spec(state), state.rows).map_err(Error::from) {
             Err(error) if is_damage(&error) => state.forget_vectors(),
@@ -57,7 +62,7 @@ fn writer(run: &Run<'_>, embedder: &Embedder, corpus: &CorpusStore, state: &mut 
         }
     }
     if element_type == ElementType::I8 {
-        state.mean = Some(mean(embedder, corpus, run.interrupt)?);
+        state.mean = Some(mean()?);
     }
     state.save(&run.staging)?;
     Ok(MatrixWriter::create(&path, spec(state))?)
@@ -74,4 +79,16 @@ fn mean(embedder: &Embedder, corpus: &CorpusStore, interrupt: &Interrupt) -> Res
         mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += x / count);
     }
     Ok(mean)
+}
+
+/// The L2 norm.
+pub(super) fn norm(vector: &[f32]) -> f64 {
+    vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt()
+}
+
+/// The cosine of two vectors; 0 where one of them has no direction.
+pub(super) fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot: f64 = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+    let cosine = dot / (norm(a) * norm(b));
+    if cosine.is_finite() { cosine } else { 0.0 }
 }
