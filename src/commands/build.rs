@@ -18,8 +18,8 @@ use crate::output::{bytes, count, duration, facts};
     after_help = "Formats: wiki-18 and BEIR JSONL, DPR psgs_w100.tsv, MS MARCO TSV, Parquet, Arrow; plain, .gz or .zst.
 A build that was stopped goes on where it stood when the same command is given again.
 
-Vectors that exist already: `--vectors` takes a faiss index (flat, HNSW, IVF flat, scalar quantiser of fp16 or 8 bit,
-id maps over these), NumPy arrays or a raw array of f32, whole or in parts, in corpus order. The model is still needed: it
+Vectors that exist already: `--vectors` takes a faiss index (flat, IVF flat, scalar quantiser of fp16 or 8 bit, HNSW or
+id maps over these; a graph is built anew), NumPy arrays or a raw array of f32, whole or in parts, in corpus order. The model is still needed: it
 checks that vectors and passages belong together, and embeds queries.
 
 Examples:

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pairing::Pairing;
 use super::state::State;
-use super::vectors::{SHARD, norm, writer};
+use super::vectors::{MEAN_SAMPLE, SHARD, norm, writer};
 use super::{BuildOptions, Run, Stage, held_out};
 use crate::embed::Embedder;
 use crate::{Error, Result};
@@ -57,7 +57,10 @@ pub(super) fn copy_all(run: &Run<'_>, file: &VectorFile, embedder: &Embedder, st
     let length = length(file, embedder)?;
     let mut waiting = 0;
     while writer.rows() < file.rows() {
-        run.interrupt.check()?;
+        if let Err(stopped) = run.interrupt.check() {
+            save(run, &mut writer, state)?;
+            return Err(stopped.into());
+        }
         let row = writer.rows();
         let vectors = file.read(row..file.rows().min(row + SHARD as u64))?;
         check(file, &vectors, row, length)?;
@@ -96,14 +99,14 @@ fn check(file: &VectorFile, vectors: &Vectors, first: u64, length: Option<f64>) 
     let path = file.path_of(first);
     vectors.check(file.dimensions(), &format!("{}, row", named(path)), first)?;
     let Some(length) = length else { return Ok(()) };
+    let compared = if file.comparison() == Comparison::Distance { "distance" } else { "cosine" };
     for (row, number) in vectors.rows().zip(first..) {
         let found = norm(row);
         if (found / length - 1.0).abs() > LENGTH_TOLERANCE {
             return Err(Error::Incompatible {
                 what: format!("{}, row {number}", named(path)),
                 expected: format!(
-                    "a vector of length {length:.3} within {LENGTH_TOLERANCE}, for which alone {} and inner product rank alike",
-                    if file.comparison() == Comparison::Distance { "distance" } else { "cosine" }
+                    "a vector of length {length:.3}, as among such alone {compared} and inner product rank alike"
                 ),
                 found: format!("length {found:.4}"),
                 remedy: "scale the rows to length 1 (`x / numpy.linalg.norm(x, axis=1, keepdims=True)`) and import \
@@ -117,7 +120,7 @@ fn check(file: &VectorFile, vectors: &Vectors, first: u64, length: Option<f64>) 
 
 /// The mean of rows spread over the file.
 fn mean(file: &VectorFile) -> Result<Vec<f32>> {
-    let rows: Vec<u64> = held_out::rows(file.rows(), super::vectors::MEAN_SAMPLE).collect();
+    let rows: Vec<u64> = held_out::rows(file.rows(), MEAN_SAMPLE).collect();
     let mut mean = vec![0.0; file.dimensions()];
     for row in &rows {
         let vector = file.read(*row..row + 1)?;
