@@ -198,7 +198,10 @@ fn rows_of_other_passages_are_refused_with_where_they_are() {
     let world = World::new(ROWS);
     let usual = usual(ROWS + 1);
     world.write("shifted.npy", usual[1..].iter().cloned());
-    let error = world.refused(&["shifted.npy"], &["shifted by -1 from", "row 37", "`p37`"]);
+    let error = world.refused(
+        &["shifted.npy"],
+        &["row 0", "`p0`", "the vector of row 37 is in row 36", "shifted by -1 from the first row on"],
+    );
     assert_eq!(error.kind(), ErrorKind::Incompatible);
     // One passage more in the middle.
     world.write("later.npy", usual[..200].iter().chain(&usual[201..]).cloned());

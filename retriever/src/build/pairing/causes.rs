@@ -46,8 +46,9 @@ impl Pairs<'_> {
                 let fitting = samples.iter().take_while(|sample| sample.fits()).last();
                 let since = fitting.map_or("the first row on".into(), |fits| format!("a row after {} on", fits.row));
                 return Ok(Some(format!(
-                    "its vector is in row {place}: rows are shifted by {by:+} from {since}; give the corpus that the vectors \
-                     were made from"
+                    "the vector of row {} is in row {place}: rows are shifted by {by:+} from {since}; give the corpus that the \
+                     vectors were made from",
+                    sample.row
                 )));
             }
             for other in samples {
