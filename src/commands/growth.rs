@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use hindsearch::indexes::Effort;
 use hindsearch::retriever::OpenOptions;
 use hindsearch::retriever::build::{BuildReport, Means};
 
@@ -28,7 +29,7 @@ impl Way {
     /// # Errors
     /// A model's name that is neither a folder nor a hub id; a hub that cannot be reached.
     pub fn means(&self, context: &Context) -> Result<Means, Failure> {
-        let OpenOptions { model, embed, .. } = open_options(context, self.model.as_deref(), None)?;
+        let OpenOptions { model, embed, .. } = open_options(context, self.model.as_deref(), Effort::default())?;
         Ok(Means { model, embed, restart: self.restart })
     }
 }
