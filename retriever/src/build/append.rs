@@ -38,7 +38,7 @@ pub fn append(options: &AppendOptions, on_stage: OnStage<'_>, interrupt: &Interr
     let (lock, base) = Base::lock(&options.index)?;
     let build = options.as_build(&base);
     refuse_own_output(&build)?;
-    let (plan, embedder) =
+    let (plan, embedder, _) =
         Plan::prepare(&build).map_err(|error| base.provenance.explain(&options.index, &build.model, error))?;
     base.provenance.check_passage_model(&options.index, &embedder)?;
     plan.check(&build)?;
@@ -78,6 +78,7 @@ impl AppendOptions {
         BuildOptions {
             corpus: self.corpus.clone(),
             format: self.format,
+            vectors: Vec::new(),
             out: self.index.clone(),
             model: self.means.model.clone().unwrap_or_else(|| ModelSource::parse(&record.source)),
             embed: record.for_passages(self.means.embed.clone()),
