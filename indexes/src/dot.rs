@@ -67,3 +67,19 @@ pub fn slack(dimensions: usize, norms: f64) -> f32 {
     let roundings = (dimensions + 8) as f64 * f64::from(f32::EPSILON) / 2.0;
     (norms * roundings / (1.0 - roundings).max(0.5) * 1.01) as f32 + f32::MIN_POSITIVE
 }
+
+/// For rows in two planes, how far the score of a row of scale 1 may be above that of its first plane, but for the
+/// [`slack`], for a query of this norm; that of another row is its scale times as much.
+///
+/// Let a row be the mean m, the scale s, coarse codes a and fine codes b, from -128 to 127. Without roundings its vector
+/// is w = m + s (a + b / 256), and that of its first plane v = m + s a. With Cauchy and Schwarz, and n dimensions,
+///
+/// (w - v) q <= s |b / 256| |q| <= s sqrt(n) / 2 |q| =: s r.
+///
+/// The kernels sum v q, with errors of at most k u (|m| + |s a|) |q|, k roundings on the way of a product and u = 2^-24
+/// to first order. As |s a| <= |w| + |m| + s sqrt(n) / 2, this is at most k u (|w| + 2 |m|) |q|, which is the slack
+/// for the sums that [`Matrix`](crate::Matrix) tells of whole rows, and k u s r. Dimensions are 65,536 at most, so k u is
+/// below 0.004, and a hundredth on top of r covers it, with the roundings of r and of its product with s.
+pub fn reach(dimensions: usize, norm: f64) -> f32 {
+    ((dimensions as f64).sqrt() / 2.0 * norm * 1.01) as f32
+}

@@ -10,6 +10,7 @@ use super::coder::coordinates;
 use super::gather::Gather;
 use super::kernel::{BLOCK, Query, WIDTH};
 use crate::dot;
+use crate::flat::refined_for;
 use crate::workers::run_workers;
 use crate::{Hit, Result, SearchParams};
 
@@ -187,7 +188,7 @@ impl<'a> Batch<'a> {
             let mut rows = slots.map(|slot| self.index.codes.row(slot)).collect::<Result<Vec<u64>>>()?;
             rows.sort_unstable();
             rows.dedup();
-            self.index.exact.best_of(query, &rows, self.top_k)
+            self.index.exact.best_of(query, &rows, self.top_k, refined_for(self.top_k))
         })
     }
 
