@@ -65,7 +65,8 @@ impl Matrix {
     }
 
     /// What the norm of a query is multiplied with to bound the sums in a score: the largest norm, and where rows
-    /// are coded about a mean, also that of the mean, added and taken away again.
+    /// are coded about a mean, also that of the mean, added and taken away again. Of rows in two planes it is that of
+    /// whole rows; `dot::reach` covers what the first plane alone may be larger.
     pub(crate) fn sum_bound(&self) -> f64 {
         f64::from(self.max_norm()) + 2.0 * dot::norm(&self.header.spec.mean)
     }
