@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hindsearch_indexes::{
-    Effort, ElementType, ErrorKind, Flat, Hit, Index, Interrupt, Matrix, MatrixSpec, MatrixWriter, Quantized,
+    Effort, ElementType, ErrorKind, Flat, Hit, Index, Interrupt, Layout, Matrix, MatrixSpec, MatrixWriter, Quantized,
     QuantizedBuilder, SearchParams, Vectors,
 };
 
@@ -224,6 +224,33 @@ fn a_file_cut_at_any_page_is_refused() {
 }
 
 #[test]
+fn the_length_of_a_file_is_known_before_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for rows in [0, 1, GROUP, GROUP + 1] {
+        let matrix = i16_matrix(folder.path(), &common::vectors(rows, 7, 1));
+        let length = fs::metadata(matrix.path()).unwrap().len();
+        let flat = Layout::Flat.footprint(ElementType::I16, rows as u64, 7);
+        assert_eq!(flat.file("vectors") + flat.file("second plane"), length, "{rows} rows");
+        assert_eq!(flat.file("second plane"), rows as u64 * 7);
+        assert_eq!(Layout::Quantized.footprint(ElementType::I16, rows as u64, 7).file("vectors"), length);
+    }
+}
+
+#[test]
+fn a_scale_that_is_no_number_is_an_error_and_never_a_score() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = i16_matrix(folder.path(), &common::vectors(100, 16, 5)).path().to_path_buf();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[2 * 4096 + 70 * 20..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    let index = Flat::new(Arc::new(Matrix::open(&path).unwrap()));
+    for queries in [1, 20] {
+        let error = index.search(&common::vectors(queries, 16, 6), &SearchParams::top(2)).unwrap_err();
+        assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains("row 70"), "{error}");
+    }
+}
+
+#[test]
 fn copies_have_the_same_bytes_and_rows_of_other_types_are_coded_anew() {
     let folder = tempfile::tempdir().unwrap();
     let vectors = common::vectors(2 * GROUP + 300, 12, 9);
@@ -246,7 +273,7 @@ fn copies_have_the_same_bytes_and_rows_of_other_types_are_coded_anew() {
     }
 
     let plain = common::matrix(&folder.path().join("f32"), &vectors, ElementType::F32);
-    let coded = copied("coded", &plain, from.spec(), &[0..rows]);
+    let coded = copied("coded", &plain, from.spec(), &[0..9, 9..rows]);
     assert!(fs::read(coded.path()).unwrap() == fs::read(from.path()).unwrap());
 }
 
