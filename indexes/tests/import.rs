@@ -1,13 +1,13 @@
 //! Vectors that faiss and NumPy wrote come in as they are; files that are not whole, or not what they claim, are refused
 //! with the numbers. The fixtures' README says how they were made.
 
-use std::sync::Arc;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use hindsearch_indexes::{Sharded, Flat, 
-    Comparison, ElementType, ErrorKind, ExportFormat, Interrupt, Matrix, MatrixSpec, MatrixWriter, Tally, VectorFile,
-    Vectors, export_vectors, read_npy,
+use hindsearch_indexes::{
+    Comparison, ElementType, ErrorKind, ExportFormat, Flat, Interrupt, Matrix, MatrixSpec, MatrixWriter, Sharded,
+    Tally, VectorFile, Vectors, export_vectors, read_npy,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hindsearch_indexes::{Deleted, ElementType, Interrupt, Matrix};
+use hindsearch_indexes::{Deleted, Interrupt, Matrix};
 
 use super::base::{Base, Means, Step};
 use super::state::Task;
@@ -47,7 +47,7 @@ pub fn append(options: &AppendOptions, on_stage: OnStage<'_>, interrupt: &Interr
     let step =
         Step { out: &options.index, index: &build.index, task, restart: options.means.restart, on_stage, interrupt };
     let (mut run, mut state) = base.stage(lock, step)?;
-    if build.index.element_type == ElementType::I8 {
+    if build.index.element_type.is_centred() {
         run.mean = Some(Matrix::open(&base.generation.path().join("vectors"))?.spec().mean.clone());
     }
     let material = build.material()?;
