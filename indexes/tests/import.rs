@@ -1,5 +1,6 @@
 //! Vectors that faiss and NumPy wrote come in as they are; files that are not whole, or not what they claim, are refused
 //! with the numbers. The fixtures' README says how they were made.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

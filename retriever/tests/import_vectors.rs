@@ -1,4 +1,5 @@
 //! Vectors that exist are taken from files instead of embedding, and only with the passages that they belong to.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 
