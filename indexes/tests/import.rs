@@ -67,7 +67,7 @@ fn scratch() -> TempDir {
 /// That `found` is a refusal in `words`.
 #[track_caller]
 fn refused(found: hindsearch_indexes::Result<VectorFile>, words: &[&str]) {
-    let error = found.err().expect("a refusal");
+    let error = found.expect_err("a refusal");
     assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
     for word in words {
         assert!(error.to_string().contains(word), "no {word:?} in: {error}");

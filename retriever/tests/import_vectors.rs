@@ -3,10 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use hindsearch_indexes::SearchParams;
 use hindsearch_indexes::{
-    ElementType, ErrorKind, ExportFormat, Generation, IndexKind, Interrupt, Matrix, Vectors, export_vectors, read_npy,
-    write_npy,
+    ElementType, ErrorKind, ExportFormat, Generation, IndexKind, Interrupt, Matrix, SearchParams, Vectors,
+    export_vectors, read_npy, write_npy,
 };
 use hindsearch_retriever::build::{BuildOptions, BuildReport, IndexOptions, Stage, build};
 use hindsearch_retriever::embed::{CardOverrides, EmbedOptions, Embedder, InputKind, ModelSource, Pooling};
