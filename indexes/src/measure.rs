@@ -45,8 +45,8 @@ pub fn efforts(kind: IndexKind, rows: u64) -> Vec<Effort> {
         IndexKind::Quantized => {
             let lists = (rows / ROWS_PER_LIST as u64) as usize;
             let probes = (2..).map(|power| 1_usize << power).take_while(|probes| *probes <= lists / 4);
-            let lists = probes.map(|probes| Effort::Lists { probes, candidates: candidates_for(TOP_K) });
-            lists.chain([Effort::Exhaustive, Effort::Exact]).collect()
+            let settings = |probes| [50, candidates_for(TOP_K)].map(|candidates| Effort::Lists { probes, candidates });
+            probes.flat_map(settings).chain([Effort::Exhaustive, Effort::Exact]).collect()
         }
     }
 }

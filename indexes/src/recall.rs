@@ -3,7 +3,9 @@
 use crate::{Calibration, Effort, Error, Hit, Hnsw, Index, Quantized, Result, SearchParams, Sharded, Vectors};
 
 /// Hits that lists are calibrated for.
-const CALIBRATED_HITS: usize = 10;
+pub(crate) const CALIBRATED_HITS: usize = 10;
+/// Rows scored for them: fewer find less, and are much of the work where few lists are enough.
+const CALIBRATED_CANDIDATES: [usize; 3] = [30, 50, 100];
 /// Values of `expansion_search` that [`choose_expansion`] tries.
 const EXPANSIONS: [usize; 7] = [64, 96, 128, 192, 256, 384, 512];
 
@@ -66,28 +68,34 @@ pub fn choose_expansion(
     })
 }
 
-/// Measures what more and more lists find on `queries`, each twice as many as before, up to all of them.
+/// Measures on `queries` what more and more lists find, each twice as many as before, up to all of them, and more and
+/// more candidates; the settings in order of the work that they are.
 ///
 /// # Errors
 /// As [`Index::search`].
 pub fn calibrate(exact: &dyn Index, codes: &Sharded<Quantized>, queries: &Vectors) -> Result<Vec<Calibration>> {
     let truth = exact.search(queries, &SearchParams::top(CALIBRATED_HITS))?;
-    let lists = codes.parts().map(|(_, part)| part.lists()).max().unwrap_or(0);
-    let candidates = crate::quantized::candidates_for(CALIBRATED_HITS);
+    let largest = codes.parts().map(|(_, part)| part).max_by_key(|part| part.lists());
+    let lists = largest.map_or(0, Quantized::lists);
     let mut settings = Vec::new();
     let mut probes = 1;
     while probes <= lists {
-        let effort = Effort::Lists { probes, candidates };
-        let found = codes.search(queries, &SearchParams { effort, ..SearchParams::top(CALIBRATED_HITS) })?;
-        let recall = |top_k: usize| {
-            let first = |hits: &[Vec<Hit>]| hits.iter().map(|hits| hits[..top_k.min(hits.len())].to_vec()).collect();
-            let (truth, found): (Vec<_>, Vec<_>) = (first(&truth), first(&found));
-            share_found(&truth, &found)
-        };
-        let [recall_1, recall_3, recall_10] = [1, 3, 10].map(recall);
-        settings.push(Calibration { probes, candidates, recall_1, recall_3, recall_10 });
+        for candidates in CALIBRATED_CANDIDATES {
+            let effort = Effort::Lists { probes, candidates };
+            let found = codes.search(queries, &SearchParams { effort, ..SearchParams::top(CALIBRATED_HITS) })?;
+            let recall = |top_k: usize| {
+                let first =
+                    |hits: &[Vec<Hit>]| hits.iter().map(|hits| hits[..top_k.min(hits.len())].to_vec()).collect();
+                let (truth, found): (Vec<_>, Vec<_>) = (first(&truth), first(&found));
+                share_found(&truth, &found)
+            };
+            let [recall_1, recall_3, recall_10] = [1, 3, CALIBRATED_HITS].map(recall);
+            settings.push(Calibration { probes, candidates, recall_1, recall_3, recall_10 });
+        }
         probes = if probes == lists { lists + 1 } else { (probes * 2).min(lists) };
     }
+    let work = |setting: &Calibration| largest.map_or(0, |codes| codes.work_of(setting.probes, setting.candidates));
+    settings.sort_by_key(work);
     Ok(settings)
 }
 

@@ -25,6 +25,7 @@ pub use coder::row_bytes as code_row_bytes;
 use cold::Cold;
 use file::Codes;
 pub use file::Shape as CodesShape;
+use kernel::BLOCK;
 pub use kernel::Kernel;
 pub(crate) use limit::code_ns;
 use scan::{Batch, Probing};
@@ -32,10 +33,15 @@ use scan::{Batch, Probing};
 use crate::effort::{Calibration, Effort};
 use crate::flat::refined_for;
 use crate::measure::Work;
+use crate::recall::CALIBRATED_HITS;
 use crate::{Access, Error, Flat, Hit, Index, LiveRows, Matrix, Result, SearchParams, Vectors};
 
 /// Queries that are searched together; their tables fit in the caches.
 const BATCH: usize = 256;
+/// Codes that are estimated while a row is fetched and scored.
+const CODES_PER_CANDIDATE: u64 = 120;
+/// The fewest rows that are scored.
+const FEWEST_CANDIDATES: usize = 20;
 /// When candidates are this share of the rows or more, exact search is as fast.
 const EXACT_SHARE: u64 = 4;
 
@@ -114,6 +120,14 @@ impl Quantized {
         (shape.slots + shape.lists) * code_row_bytes(shape.dimensions) as u64
     }
 
+    /// The work of a search for one query, in codes that could be estimated meanwhile.
+    pub(crate) fn work_of(&self, probes: usize, candidates: usize) -> u64 {
+        let shape = self.codes.shape();
+        // Each list touches a block more than it fills, and each row comes from memory.
+        let list = shape.slots / shape.lists.max(1) + BLOCK as u64;
+        (probes as u64 * list).min(shape.slots) + candidates as u64 * CODES_PER_CANDIDATE
+    }
+
     /// How many lists are looked at, and how many candidates are scored, for `params`; `None` is exact search.
     fn probing(&self, params: &SearchParams) -> Option<Probing> {
         let all = self.lists();
@@ -122,23 +136,31 @@ impl Quantized {
             Effort::Exact => return None,
             Effort::Exhaustive => (all, usual),
             Effort::Lists { probes, candidates } => (probes.clamp(1, all.max(1)), candidates.max(params.top_k)),
-            Effort::Candidates(least) => (self.probes_for(Effort::DEFAULT_RECALL)?, usual.max(least)),
-            Effort::Calibrated => (self.probes_for(Effort::DEFAULT_RECALL)?, usual),
-            Effort::Recall(wanted) => (self.probes_for(wanted)?, usual),
+            Effort::Candidates(least) => {
+                let (probes, candidates) = self.setting(Effort::DEFAULT_RECALL, params.top_k)?;
+                (probes, candidates.max(least))
+            }
+            Effort::Calibrated => self.setting(Effort::DEFAULT_RECALL, params.top_k)?,
+            Effort::Recall(wanted) => self.setting(wanted, params.top_k)?,
         };
         // Where candidates are most of the rows, scoring all rows is no more work.
         (candidates as u64 <= self.len() / EXACT_SHARE).then_some(Probing { probes, candidates })
     }
 
-    /// The fewest lists with which the recall was measured; all of them where there is no measurement; `None` where only
-    /// exact search reaches it.
-    fn probes_for(&self, recall: f64) -> Option<usize> {
+    /// The lists and candidates that are the least work of those that were measured to reach the recall; all lists
+    /// where nothing was measured; `None` where only exact search reaches it.
+    fn setting(&self, recall: f64, top_k: usize) -> Option<(usize, usize)> {
         let enough = self.calibration.iter().find(|setting| setting.recall_10 >= recall);
         match enough {
-            Some(setting) => Some(setting.probes),
-            None if self.calibration.is_empty() => Some(self.lists()),
+            // Measured for ten hits: others want candidates in the same measure.
+            Some(setting) => {
+                let usual = candidates_for(top_k);
+                Some((setting.probes, usual * setting.candidates / candidates_for(CALIBRATED_HITS)))
+            }
+            None if self.calibration.is_empty() => Some((self.lists(), candidates_for(top_k))),
             None => None,
         }
+        .map(|(probes, candidates)| (probes, candidates.max(FEWEST_CANDIDATES).max(top_k)))
     }
 }
 

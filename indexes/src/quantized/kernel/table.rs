@@ -1,5 +1,7 @@
 //! A query as a kernel wants it: whole numbers, and tables of their sums.
 
+use pulp::{Arch, Simd, WithSimd};
+
 use super::{GROUP, Kernel};
 
 /// The largest sum in a table: four of them fit a byte.
@@ -54,22 +56,7 @@ impl Query {
     /// product of query and mean; `units` are what the rows' factors are multiples of.
     pub fn new(kernel: Kernel, rotated: &[f32], base: f32, units: (f32, f32)) -> Self {
         debug_assert!(rotated.len().is_multiple_of(GROUP));
-        let step = step(rotated);
-        let per_step = if step > 0.0 { 1.0 / step } else { 0.0 };
-        let weights: Vec<i16> = rotated.iter().map(|x| (x * per_step).round() as i16).collect();
-        let bias: i32 = weights.iter().map(|weight| i32::from((-weight).max(0))).sum();
-        let total: i32 = weights.iter().map(|weight| i32::from(*weight)).sum();
-        let (mean_unit, code_unit) = units;
-        let unit = step * code_unit;
-        let parts = QueryParts { per_unit: 2.0 * unit, at_zero: -unit * (2 * bias + total) as f32, mean_unit, base };
-        let tables = match kernel.lookup() {
-            Lookup::None => Vec::new(),
-            Lookup::Four => tables_of_four(&weights),
-            Lookup::Six => tables_of_six(&weights),
-        };
-        let code_bytes = rotated.len() / 8;
-        let weights = if kernel == Kernel::Scalar { weights } else { Vec::new() };
-        Self { kernel, weights, tables, code_bytes, bias: bias as u16, parts }
+        Arch::new().dispatch(Round { kernel, rotated, base, units })
     }
 
     pub fn kernel(&self) -> Kernel {
@@ -104,7 +91,45 @@ impl Query {
     }
 }
 
+/// Makes a [`Query`], compiled for the instructions of the machine.
+struct Round<'a> {
+    kernel: Kernel,
+    rotated: &'a [f32],
+    base: f32,
+    units: (f32, f32),
+}
+
+impl WithSimd for Round<'_> {
+    type Output = Query;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Query {
+        let Self { kernel, rotated, base, units } = self;
+        let step = step(rotated);
+        let per_step = if step > 0.0 { 1.0 / step } else { 0.0 };
+        let mut weights = vec![0i16; rotated.len()];
+        let (mut bias, mut total) = (0i32, 0i32);
+        for (weight, x) in weights.iter_mut().zip(rotated) {
+            *weight = (x * per_step).round_ties_even() as i16;
+            bias += i32::from((-*weight).max(0));
+            total += i32::from(*weight);
+        }
+        let (mean_unit, code_unit) = units;
+        let unit = step * code_unit;
+        let parts = QueryParts { per_unit: 2.0 * unit, at_zero: -unit * (2 * bias + total) as f32, mean_unit, base };
+        let tables = match kernel.lookup() {
+            Lookup::None => Vec::new(),
+            Lookup::Four => tables_of_four(&weights),
+            Lookup::Six => tables_of_six(&weights),
+        };
+        let code_bytes = rotated.len() / 8;
+        let weights = if kernel == Kernel::Scalar { weights } else { Vec::new() };
+        Query { kernel, weights, tables, code_bytes, bias: bias as u16, parts }
+    }
+}
+
 /// The unit of the whole numbers: the finest with which every table entry and every row's sum fits.
+#[inline(always)]
 fn step(rotated: &[f32]) -> f32 {
     let mut largest = 0f32;
     for group in rotated.as_chunks::<GROUP>().0 {
@@ -121,46 +146,56 @@ fn step(rotated: &[f32]) -> f32 {
     (largest / (MAX_ENTRY - ROUNDING)).max(all / MAX_SUM)
 }
 
-/// The sums of all subsets of `weights`, shifted so that the least is zero; bit i of a subset is `weights[i]`.
+/// The sums of all subsets of `weights`, at most three, shifted so that the least is zero; bit i of a subset is
+/// `weights[i]`.
 #[inline(always)]
-fn subset_sums<const N: usize>(weights: impl Iterator<Item = i16>, sums: &mut [u8; N]) {
-    let (mut filled, mut shift) = (1, 0u8);
-    sums[0] = 0;
+fn sums_of_three(weights: &[i16]) -> [u8; 8] {
+    let (mut sums, mut shift, mut filled) = ([0u8; 8], 0u8, 1);
     for weight in weights {
         shift = shift.wrapping_add((-weight).max(0) as u8);
-        let (old, new) = sums.split_at_mut(filled);
-        for (new, old) in new.iter_mut().zip(old) {
-            *new = old.wrapping_add(weight as u8);
+        for at in 0..filled {
+            sums[filled + at] = sums[at].wrapping_add(*weight as u8);
         }
         filled *= 2;
     }
-    sums.iter_mut().for_each(|sum| *sum = sum.wrapping_add(shift));
+    sums.map(|sum| sum.wrapping_add(shift))
 }
 
-fn tables_of_four(weights: &[i16]) -> Vec<Line> {
-    let mut lines = Vec::with_capacity(weights.len().div_ceil(16));
-    for weights in weights.chunks(16) {
-        let mut line = Line([0; 64]);
-        for (table, weights) in line.0.as_chunks_mut::<16>().0.iter_mut().zip(weights.chunks_exact(4)) {
-            subset_sums(weights.iter().copied(), table);
+/// The same for two more times three: the first three are the lowest bits.
+#[inline(always)]
+fn sums_of_six(low: [u8; 8], high: [u8; 8], line: &mut [u8; 64]) {
+    for (sums, high) in line.as_chunks_mut::<8>().0.iter_mut().zip(high) {
+        for (sum, low) in sums.iter_mut().zip(low) {
+            *sum = low.wrapping_add(high);
         }
-        lines.push(line);
+    }
+}
+
+#[inline(always)]
+fn tables_of_four(weights: &[i16]) -> Vec<Line> {
+    let mut lines = vec![Line([0; 64]); weights.len().div_ceil(16)];
+    for (line, weights) in lines.iter_mut().zip(weights.chunks(16)) {
+        for (table, four) in line.0.as_chunks_mut::<16>().0.iter_mut().zip(weights.as_chunks::<4>().0) {
+            let (low, high) = (sums_of_three(&four[..3]), sums_of_three(&four[3..]));
+            for (at, sum) in table.iter_mut().enumerate() {
+                *sum = low[at % 8].wrapping_add(high[at / 8]);
+            }
+        }
     }
     lines
 }
 
+#[inline(always)]
 fn tables_of_six(weights: &[i16]) -> Vec<Line> {
-    let mut lines = Vec::with_capacity(weights.len() / 6);
-    for group in weights.as_chunks::<GROUP>().0 {
-        let bytes = group.as_chunks::<8>().0;
-        for byte in bytes {
-            let mut line = Line([0; 64]);
-            subset_sums(byte[..6].iter().copied(), &mut line.0);
-            lines.push(line);
+    let mut lines = vec![Line([0; 64]); weights.len() / 6];
+    for (lines, group) in lines.as_chunks_mut::<4>().0.iter_mut().zip(weights.as_chunks::<GROUP>().0) {
+        let [a, b, c] = [&group[..8], &group[8..16], &group[16..]];
+        for (line, byte) in lines.iter_mut().zip([a, b, c]) {
+            sums_of_six(sums_of_three(&byte[..3]), sums_of_three(&byte[3..6]), &mut line.0);
         }
-        let mut line = Line([0; 64]);
-        subset_sums(bytes.iter().flat_map(|byte| [byte[6], byte[7]]), &mut line.0);
-        lines.push(line);
+        let low = sums_of_three(&[a[6], a[7], b[6]]);
+        let high = sums_of_three(&[b[7], c[6], c[7]]);
+        sums_of_six(low, high, &mut lines[3].0);
     }
     lines
 }
