@@ -1,6 +1,7 @@
 //! An index grows and shrinks by new generations; what was there is neither written again nor found wrong.
 //!
 //! `GROWTH_STEPS` sets the number of steps of the random history, `GROWTH_SEED` its seed.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 mod support;

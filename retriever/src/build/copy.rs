@@ -41,7 +41,7 @@ pub fn compact(index: &Path, means: &Means, on_stage: OnStage<'_>, interrupt: &I
         let out = index.to_string_lossy().into_owned();
         return Ok(Published { out, generation: base.generation, provenance: base.provenance }.report(0, 0, start));
     }
-    let to = Target { out: index, means: means, on_stage, interrupt };
+    let to = Target { out: index, means, on_stage, interrupt };
     Ok(copy(lock, vec![(index.to_path_buf(), base)], &to)?.report(0, 0, start))
 }
 
@@ -151,10 +151,11 @@ fn copied(source: &Base) -> Result<Vec<Copied>> {
 
 /// Rows without gaps between them.
 fn runs(live: &LiveRows) -> Vec<Range<u64>> {
-    if live.is_whole() {
-        return vec![0..live.rows()];
-    }
     let mut runs: Vec<Range<u64>> = Vec::new();
+    if live.is_whole() {
+        runs.push(0..live.rows());
+        return runs;
+    }
     for row in (0..live.rows()).filter(|row| live.contains(*row)) {
         match runs.last_mut() {
             Some(run) if run.end == row => run.end += 1,
