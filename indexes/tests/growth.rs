@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use hindsearch_indexes::{
-    Deleted, ElementType, ErrorKind, FolderLock, Generation, GraphParams, Hit, HnswBuilder, Index, IndexKind,
+    Deleted, Effort, ElementType, ErrorKind, FolderLock, Generation, GraphParams, Hit, HnswBuilder, Index, IndexKind,
     Interrupt, Manifest, Matrix, MatrixSpec, MatrixWriter, Result, SearchParams, ShardFiles, Staging, Vectors, collect,
     open_index,
 };
@@ -86,7 +86,7 @@ fn grow(root: &Path, more: Option<&Vectors>, gone: &[u64]) -> Generation {
 
 fn open(generation: &Generation) -> Box<dyn Index> {
     generation.verify(hindsearch_indexes::Depth::Full, &|_| (), &Interrupt::new()).expect("a sound generation");
-    open_index(generation, None).expect("a sound index")
+    open_index(generation, Effort::Calibrated).expect("a sound index")
 }
 
 /// The best of these rows by a plain sort of inner products in double precision.
@@ -275,7 +275,7 @@ fn a_list_of_deleted_rows_that_is_damaged_or_of_another_index_is_refused() {
     staging.carry(&generation, |_| true).expect("links");
     let manifest = Manifest { deleted: 2, files: Vec::new(), ..generation.manifest().clone() };
     let wrong = publish(staging, manifest).expect("whole files");
-    let error = open_index(&wrong, None).err().expect("a contradiction");
+    let error = open_index(&wrong, Effort::Calibrated).err().expect("a contradiction");
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("2 of 100 rows deleted"), "{error}");
 }

@@ -8,6 +8,7 @@ mod assign;
 mod build;
 mod candidates;
 mod coder;
+mod estimates;
 mod file;
 mod gather;
 mod kernel;

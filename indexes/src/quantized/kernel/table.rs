@@ -104,7 +104,8 @@ impl Query {
     }
 }
 
-/// The unit of the whole numbers: the finest with which every table entry and every row's sum fits.
+/// The unit of the whole numbers: the finest with which every table entry and every row's sum fits; 0 for a query so near
+/// the mean that its coordinates cannot be divided by it.
 fn step(rotated: &[f32]) -> f32 {
     let mut largest = 0f32;
     for group in rotated.as_chunks::<GROUP>().0 {
@@ -118,7 +119,8 @@ fn step(rotated: &[f32]) -> f32 {
         largest = largest.max(tops);
     }
     let all: f32 = rotated.iter().map(|x| x.abs()).sum();
-    (largest / (MAX_ENTRY - ROUNDING)).max(all / MAX_SUM)
+    let step = (largest / (MAX_ENTRY - ROUNDING)).max(all / MAX_SUM);
+    if step.is_normal() { step } else { 0.0 }
 }
 
 /// The sums of all subsets of `weights`, shifted so that the least is zero; bit i of a subset is `weights[i]`.
