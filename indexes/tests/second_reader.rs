@@ -7,16 +7,14 @@
 mod common;
 mod support;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use hindsearch_indexes::{
-    Depth, Effort, ElementType, FolderLock, Generation, Hit, Index, IndexKind, Interrupt, Manifest, Matrix, Quantized,
-    QuantizedBuilder, SearchParams, Sharded, Staging, Vectors, calibrate, open_index, write_npy,
-};
+use hindsearch_indexes::{Effort, ElementType, Hit, Index, Matrix, Quantized, SearchParams, open_index, write_npy};
 use serde::Deserialize;
+
+use support::quantized::publish;
 
 const TOP_K: usize = 7;
 
@@ -39,8 +37,8 @@ fn another_reader_gives_the_same_scores_estimates_and_hits() {
     ] {
         let name = format!("{rows} rows of {dimensions} values, {element_type}");
         let root = support::scratch();
-        let generation = publish(root.path(), &common::vectors(rows, dimensions, 70), element_type);
-        let queries = common::vectors(5, dimensions, 71);
+        let (vectors, queries) = (common::vectors(rows, dimensions, 70), common::vectors(5, dimensions, 71));
+        let generation = publish(root.path(), &vectors, element_type, &queries);
         let at = root.path().join("queries.npy");
         write_npy(&at, &queries).unwrap();
         let answer = read(&python, root.path(), &at);
@@ -79,24 +77,6 @@ fn read(python: &Path, index: &Path, queries: &Path) -> Answer {
     let output = Command::new(python).arg(script).arg(index).arg(queries).arg(TOP_K.to_string()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
-}
-
-/// Publishes a quantized index in `root`; the texts are no concern of it.
-fn publish(root: &Path, vectors: &Vectors, element_type: ElementType) -> Generation {
-    let staging = FolderLock::acquire(root).and_then(Staging::create_or_resume).unwrap();
-    let matrix = common::matrix(&staging.path().join("vectors"), vectors, element_type);
-    let builder = QuantizedBuilder { rows_per_list: 50, ..QuantizedBuilder::default() };
-    builder.build(&matrix, &staging.path().join("codes"), &|_| (), &Interrupt::new()).unwrap();
-    for name in ["passages", "ids"] {
-        fs::write(staging.path().join(name), name).unwrap();
-    }
-    let mut manifest = Manifest::new(IndexKind::Quantized, matrix.rows(), matrix.dimensions(), element_type);
-    let exact = Sharded::open_flat(staging.path(), &manifest).unwrap();
-    let codes = Sharded::open_codes(staging.path(), &manifest).unwrap();
-    manifest.calibration = calibrate(&exact, &codes, &common::vectors(20, matrix.dimensions(), 72)).unwrap();
-    let generation = staging.publish(manifest, &|_| (), &Interrupt::new()).unwrap();
-    generation.verify(Depth::Full, &|_| (), &Interrupt::new()).unwrap();
-    generation
 }
 
 fn bits(all: &[Vec<f32>]) -> Vec<Vec<u32>> {
