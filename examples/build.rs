@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = BuildOptions {
         corpus: vec!["examples/data/corpus.jsonl".into()],
         format: None,
+        vectors: Vec::new(),
         out,
         model: ModelSource::Default,
         embed: EmbedOptions::default(),

@@ -158,6 +158,44 @@ fn embed_prints_unit_vectors_or_writes_numpy() {
 }
 
 #[test]
+fn vectors_leave_and_come_back() {
+    let bench = indexed();
+    bench.ok(&["build", "c.jsonl", "--out", "exact", "--element-type", "f32"]);
+    let told = bench.ok(&["export", "exact", "--vectors", "v.faiss", "--out", "back.jsonl", "--json"]).json();
+    assert_eq!(
+        (&told["passages"], &told["vectors"], &told["out"]),
+        (&60.into(), &"v.faiss".into(), &"back.jsonl".into())
+    );
+    assert!(bench.ok(&["export", "exact", "--vectors", "v.npy"]).stdout.contains("60 vectors in v.npy"));
+    bench.refused(&["export", "exact", "--vectors", "v.csv"], 2, &["v.csv", ".npy", ".faiss"]);
+
+    let whole = std::fs::read(bench.path("v.faiss")).expect("the file");
+    bench.write("part_aa", &whole[..1000]);
+    bench.write("part_ab", &whole[1000..]);
+    let from_parts =
+        ["build", "c.jsonl", "--vectors", "part_aa", "part_ab", "--out", "imported", "--element-type", "f32"];
+    let plan = bench.ok(&[&from_parts[..], &["--dry-run", "--json"]].concat()).json();
+    assert_eq!(plan["passages"], 60);
+    let report = bench.ok(&[&from_parts[..], &["--json"]].concat()).json();
+    assert_eq!((&report["embedded"], &report["imported"]), (&0.into(), &60.into()));
+    let shown = bench.ok(&["inspect", "imported"]).stdout;
+    for words in ["part_aa, part_ab: faiss flat (IxFI)", "cosine at least", "64 passages", "% of values exact in f16"] {
+        assert!(shown.contains(&words.replace("64", "60")), "{words}: {shown}");
+    }
+    let search = |index: &str| {
+        let found = bench.ok(&["search", index, "river city", "--json"]).json();
+        found["hits"].clone()
+    };
+    assert_eq!(search("imported"), search("exact"));
+
+    bench.write("part_ab", &whole[1000..whole.len() - 5]);
+    bench.refused(&from_parts, 5, &["part_aa", "5 are missing", "2 parts"]);
+    bench.write("v.pkl", b"\x80\x04pickled");
+    bench.refused(&["build", "c.jsonl", "--vectors", "v.pkl", "--out", "none"], 5, &["pickle", "numpy.save"]);
+    bench.assert_no_index("none");
+}
+
+#[test]
 fn verify_finds_a_changed_byte() {
     let bench = indexed();
     assert!(bench.ok(&["verify", "index"]).stdout.contains("sound"));

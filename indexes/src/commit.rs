@@ -171,7 +171,8 @@ impl Staging {
     pub fn carry(&mut self, generation: &Generation, wanted: impl Fn(&str) -> bool) -> Result<()> {
         for entry in generation.manifest().files.iter().filter(|entry| wanted(&entry.name)) {
             let path = self.path.join(&entry.name);
-            if self.files().stat(&path)?.is_none() {
+            if self.files().stat(&path)?.is_none_or(|stat| stat.length != entry.length) {
+                self.files().remove(&path)?;
                 self.files().link_or_copy(&generation.path().join(&entry.name), &path)?;
             }
             self.carried.retain(|carried| carried.name != entry.name);

@@ -8,8 +8,6 @@ use crate::bytes::{PAGE, u32_at, u64_at};
 use crate::shards::Shard;
 use crate::{Access, Error, MappedFile, Result};
 
-/// The file name.
-pub(crate) const DELETED: &str = "deleted";
 const MAGIC: [u8; 8] = *b"HSDELETE";
 const VERSION: u32 = 1;
 /// The checksum fills the end of the header page.
@@ -26,6 +24,9 @@ pub struct Deleted {
 }
 
 impl Deleted {
+    /// The name of the file in a generation: the only one that the next generation never takes over.
+    pub const FILE: &str = "deleted";
+
     /// None of `rows` rows.
     pub fn none(rows: u64) -> Self {
         let words = usize::try_from(rows.div_ceil(BITS)).unwrap_or(usize::MAX);
@@ -104,7 +105,7 @@ impl Deleted {
     /// [`Error::Io`], [`Error::Corrupt`] for other rows, another count or other bytes than were written,
     /// [`Error::Incompatible`] for another format version.
     pub fn read(folder: &Path, rows: u64, count: u64) -> Result<Self> {
-        let path = folder.join(DELETED);
+        let path = folder.join(Self::FILE);
         let file = MappedFile::open(&path, Access::Sequential)?;
         let bytes = file.as_ref();
         let corrupt = |expected: String, found: String| Err(Error::Corrupt { path: path.clone(), expected, found });

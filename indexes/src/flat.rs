@@ -43,6 +43,16 @@ impl Flat {
         Self { matrix, live }
     }
 
+    /// The rows.
+    pub fn matrix(&self) -> &Matrix {
+        &self.matrix
+    }
+
+    /// Those that can be found.
+    pub fn live(&self) -> &LiveRows {
+        &self.live
+    }
+
     /// The best of `rows`, none of which is deleted, for one query.
     pub(crate) fn best_of(&self, query: &[f32], rows: &[u64], top_k: usize) -> Result<Vec<Hit>> {
         let slack = dot::slack(query.len(), dot::norm(query) * self.matrix.sum_bound());

@@ -9,7 +9,7 @@ use crate::measure::{BATCH, Limits, Work};
 use crate::{ElementType, Footprint, Layout};
 
 /// Core-seconds for coding a row of 768 values.
-const FLAT_BUILD: f64 = 3e-6;
+const FLAT_BUILD: f64 = 1e-5;
 /// The same for a graph: adding the row and finding it again, measured on 100,000 rows.
 const GRAPH_BUILD: f64 = 2e-3;
 /// The same for lists of codes: finding the row's list, rotating and coding it.

@@ -8,10 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::deleted::DELETED;
 use crate::shards::{Shard, shard_file, split_shard_file};
 use crate::storage::Files;
-use crate::{Calibration, ElementType, Error, Result, sealed};
+use crate::{Calibration, Deleted, ElementType, Error, Result, sealed};
 
 /// The file name of a manifest.
 pub(crate) const MANIFEST: &str = "manifest.json";
@@ -225,14 +224,14 @@ impl Manifest {
     /// The names of the files that this generation must have.
     pub(crate) fn needed_files(&self) -> impl Iterator<Item = String> {
         let of_shard = |number| self.kind.files().iter().map(move |name| shard_file(name, number));
-        let deleted = (self.deleted > 0).then(|| DELETED.to_owned());
+        let deleted = (self.deleted > 0).then(|| Deleted::FILE.to_owned());
         (1..=self.shard_rows.len().max(1)).flat_map(of_shard).chain(deleted)
     }
 
     /// Whether a file belongs to a generation of this shape, as far as its name tells.
     pub(crate) fn has_place_for(&self, file: &str) -> bool {
         let (_, shard) = split_shard_file(file);
-        shard <= self.shard_rows.len().max(1) && (file != DELETED || self.deleted > 0)
+        shard <= self.shard_rows.len().max(1) && (file != Deleted::FILE || self.deleted > 0)
     }
 
     /// The entry of a file.

@@ -118,6 +118,18 @@ impl Matrix {
         &self.file.as_ref()[at(rows.start)..at(rows.end)]
     }
 
+    /// Where `row` is in the file.
+    pub(crate) fn place(&self, row: u64) -> Range<usize> {
+        let spec = &self.header.spec;
+        let start = spec.data_offset() + row as usize * spec.row_bytes();
+        start..start + spec.row_bytes()
+    }
+
+    /// The file itself, for advice.
+    pub(crate) fn file(&self) -> &MappedFile {
+        &self.file
+    }
+
     /// The error for a row whose stored values are not numbers.
     pub(crate) fn damaged(&self, row: u64) -> Error {
         Error::Corrupt {

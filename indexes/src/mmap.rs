@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use memmap2::{Advice, Mmap};
@@ -59,6 +60,14 @@ impl MappedFile {
         self.map.advise(advice).map_err(Error::io("advise on", &self.path))
     }
 
+    /// Tells the kernel that this part will be read soon. Without effect where it is refused.
+    pub(crate) fn will_need(&self, part: Range<usize>) {
+        let part = part.start.min(self.map.len())..part.end.min(self.map.len());
+        if !part.is_empty() {
+            let _ = self.map.advise_range(Advice::WillNeed, part.start, part.len());
+        }
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -83,4 +92,19 @@ pub(crate) fn prefetch(bytes: &[u8]) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (bytes, LINE);
+}
+
+/// Page faults of this thread (of the process, where threads are not counted) that had to wait for a disk.
+pub(crate) fn major_faults() -> u64 {
+    #[cfg(target_os = "linux")]
+    let who = libc::RUSAGE_THREAD;
+    #[cfg(not(target_os = "linux"))]
+    let who = libc::RUSAGE_SELF;
+    // SAFETY: all-zero bytes are a valid `rusage`, and the call writes no more than one.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &raw mut usage);
+        usage
+    };
+    usage.ru_majflt.unsigned_abs()
 }

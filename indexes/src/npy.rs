@@ -1,11 +1,10 @@
-//! Two-dimensional `f32` arrays in NumPy's `.npy` format, version 1.0 (NumPy Enhancement Proposal 1).
+//! Vectors in memory to and from NumPy's `.npy` files.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result, Vectors, WholeFile};
-
-const MAGIC: &[u8] = b"\x93NUMPY";
+use crate::import::npy::{MAGIC, header};
+use crate::{Error, Result, VectorFile, Vectors, WholeFile};
 
 /// Writes vectors under a temporary name and renames them to `path`, so that no partial file ever bears it.
 ///
@@ -39,15 +38,8 @@ impl NpyWriter {
                 found: format!("{rows} rows of {dimensions}"),
             });
         };
-        let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {dimensions}), }}");
-        // The data must begin at a multiple of 64: magic, version, length, header, line end.
-        while !(MAGIC.len() + 4 + header.len() + 1).is_multiple_of(64) {
-            header.push(' ');
-        }
-        header.push('\n');
         let mut file = WholeFile::create(path)?;
-        let start = [MAGIC, &[1, 0], &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat();
-        file.write_all(&start).map_err(Error::io("write", path))?;
+        file.write_all(&header(rows, dimensions)).map_err(Error::io("write", path))?;
         Ok(Self { path: path.into(), file, missing })
     }
 
@@ -60,10 +52,7 @@ impl NpyWriter {
             return Err(self.unlike(format!("{} values more", values.len() as u64 - self.missing)));
         };
         self.missing = missing;
-        for values in values.chunks(4096) {
-            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-            self.file.write_all(&bytes).map_err(Error::io("write", &self.path))?;
-        }
+        write_values(&mut self.file, values).map_err(Error::io("write", &self.path))?;
         Ok(())
     }
 
@@ -84,42 +73,36 @@ impl NpyWriter {
     }
 }
 
-/// Reads a two-dimensional little-endian `f32` array in C order.
+/// Writes values as little-endian `f32`.
+pub(crate) fn write_values(out: &mut impl Write, values: &[f32]) -> std::io::Result<()> {
+    for values in values.chunks(4096) {
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        out.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
+/// Reads a two-dimensional little-endian array of `f32` or half precision in C order.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for a file of another form: what was expected and what was found; [`Error::Io`].
+/// [`Error::Incompatible`] for a file of another form: what was expected and what was found; [`Error::Io`].
 pub fn read_npy(path: &Path) -> Result<Vectors> {
-    let corrupt =
-        |expected: &str, found: String| Error::Corrupt { path: path.into(), expected: expected.into(), found };
-    let mut file = std::fs::File::open(path).map_err(Error::io("read", path))?;
-    let mut start = [0; 10];
-    file.read_exact(&mut start).map_err(|_| corrupt("a NumPy header", "a shorter file".into()))?;
-    if !start.starts_with(MAGIC) || start[6] != 1 {
-        return Err(corrupt("a NumPy file of version 1.0", format!("the bytes {:02x?}", &start[..8])));
+    let mut start = [0; MAGIC.len()];
+    let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut start));
+    match read {
+        Ok(()) if start == MAGIC => {}
+        Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => return Err(Error::io("read", path)(error)),
+        _ => {
+            return Err(Error::Incompatible {
+                path: path.into(),
+                expected: "a NumPy array".into(),
+                found: "other bytes".into(),
+                remedy: "save it with `numpy.save`".into(),
+            });
+        }
     }
-    let mut header = vec![0; usize::from(u16::from_le_bytes([start[8], start[9]]))];
-    file.read_exact(&mut header).map_err(|_| corrupt("a whole header", "a shorter file".into()))?;
-    let header = String::from_utf8_lossy(&header).into_owned();
-    if !header.contains("'<f4'") || !header.contains("'fortran_order': False") {
-        return Err(corrupt("little-endian f32 in C order", header.trim().to_owned()));
-    }
-    let shape: Option<(usize, usize)> = header
-        .split_once("'shape': (")
-        .and_then(|(_, rest)| rest.split_once(')'))
-        .and_then(|(shape, _)| shape.split_once(','))
-        .and_then(|(rows, columns)| {
-            Some((rows.trim().parse().ok()?, columns.trim().trim_end_matches(',').parse().ok()?))
-        });
-    let Some((rows, columns)) = shape else {
-        return Err(corrupt("a shape of two numbers", header.trim().to_owned()));
-    };
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(Error::io("read", path))?;
-    if rows.checked_mul(columns).and_then(|n| n.checked_mul(4)) != Some(bytes.len()) {
-        return Err(corrupt(&format!("{rows} x {columns} values of 4 bytes"), format!("{} bytes", bytes.len())));
-    }
-    let values = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-    Vectors::new(columns, values)
+    let file = VectorFile::open(&[path.to_path_buf()], 0)?;
+    file.read(0..file.rows())
 }
 
 #[cfg(test)]
@@ -160,7 +143,7 @@ mod tests {
         let whole = std::fs::read(&path).map_err(Error::io("read", &path))?;
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).map_err(Error::io("write", &path))?;
-            assert!(matches!(read_npy(&path), Err(Error::Corrupt { .. })), "cut at {length}");
+            assert!(matches!(read_npy(&path), Err(Error::Incompatible { .. })), "cut at {length}");
         }
         Ok(())
     }

@@ -73,7 +73,7 @@ pub fn choose_expansion(
 pub fn calibrate(exact: &dyn Index, codes: &Sharded<Quantized>, queries: &Vectors) -> Result<Vec<Calibration>> {
     let truth = exact.search(queries, &SearchParams::top(CALIBRATED_HITS))?;
     let lists = codes.parts().map(|(_, part)| part.lists()).max().unwrap_or(0);
-    let candidates = crate::quantized::candidates_for(CALIBRATED_HITS);
+    let candidates = crate::quantized::candidates_for(CALIBRATED_HITS, codes.dimensions());
     let mut settings = Vec::new();
     let mut probes = 1;
     while probes <= lists {

@@ -254,6 +254,10 @@ fn a_list_of_deleted_rows_that_is_damaged_or_of_another_index_is_refused() {
         assert_eq!(read(rows, count).expect_err("another index").kind(), ErrorKind::Corrupt);
     }
     let bytes = fs::read(generation.path().join("deleted")).expect("a published file");
+    // As FORMAT.md says: bit r mod 8 of byte r / 8.
+    let set: Vec<(usize, u8)> =
+        (0..).zip(&bytes[4096..]).filter(|(_, byte)| **byte != 0).map(|(at, b)| (at, *b)).collect();
+    assert_eq!((bytes.len(), set), (4096 + 16, vec![(0, 1 << 3), (8, 1), (12, 1 << 3)]));
     let other = scratch();
     let damaged = |bytes: &[u8]| {
         fs::write(other.path().join("deleted"), bytes).expect("a writable folder");

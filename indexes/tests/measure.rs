@@ -12,7 +12,7 @@ use hindsearch_indexes::{
     mixed_rows,
 };
 
-const KINDS: [IndexKind; 2] = [IndexKind::Flat, IndexKind::Hnsw];
+const KINDS: [IndexKind; 3] = [IndexKind::Flat, IndexKind::Hnsw, IndexKind::Quantized];
 const LIMITS: Limits = Limits { cores: 2, core_bandwidth: 1e10, bandwidth: 2e10, pair_ns: Some(5.0) };
 
 fn layout(kind: IndexKind) -> Layout {
@@ -103,7 +103,7 @@ fn more_effort_finds_no_less_and_every_kind_offers_some() {
         let settings = Settings { threads: 1, singles: 1, rounds: 1 };
         let bench = Bench { queries: &queries, truth: &truth, limits: LIMITS, settings, interrupt: &interrupt };
         let recalls: Vec<f64> =
-            efforts(kind).iter().map(|effort| bench.measure(&*index, *effort).unwrap().recall_10).collect();
+            efforts(kind, 3000, 24).iter().map(|effort| bench.measure(&*index, *effort).unwrap().recall_10).collect();
         assert!(recalls.last() >= recalls.first() && recalls.last() > Some(&0.98), "{kind}: {recalls:?}");
     }
 }

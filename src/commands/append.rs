@@ -44,17 +44,10 @@ pub struct Args {
 /// # Errors
 /// See [`append`].
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let mut embed = args.way.embed(context);
-    embed.threads = args.threads.map_or(embed.threads, usize::from);
-    let options = AppendOptions {
-        index: args.index,
-        corpus: args.corpus,
-        format: args.format,
-        model: args.way.model(context)?,
-        embed,
-        replace: args.replace,
-        restart: args.way.restart,
-    };
+    let mut means = args.way.means(context)?;
+    means.embed.threads = args.threads.map_or(means.embed.threads, usize::from);
+    let options =
+        AppendOptions { index: args.index, corpus: args.corpus, format: args.format, replace: args.replace, means };
     let report = super::build::with_progress(context, |on_stage| append(&options, on_stage, &context.interrupt))?;
     tell(context, "appended to", &report)
 }

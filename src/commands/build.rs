@@ -18,15 +18,24 @@ use crate::output::{bytes, count, duration, facts};
     after_help = "Formats: wiki-18 and BEIR JSONL, DPR psgs_w100.tsv, MS MARCO TSV, Parquet, Arrow; plain, .gz or .zst.
 A build that was stopped goes on where it stood when the same command is given again.
 
+Vectors that exist already: `--vectors` takes a faiss index (flat, IVF flat, scalar quantiser of fp16 or 8 bit, HNSW or
+id maps over these; a graph is built anew), NumPy arrays or a raw array of f32, whole or in parts, in corpus order. The model is still needed: it
+checks that vectors and passages belong together, and embeds queries.
+
 Examples:
   hindsearch build examples/data/corpus.jsonl --out sample
   hindsearch build wiki-18.jsonl.gz --out wiki --model models/e5-base-v2 --dry-run
-  hindsearch build part-0.parquet part-1.parquet --out wiki --index hnsw"
+  hindsearch build part-0.parquet part-1.parquet --out wiki --index hnsw
+  hindsearch build wiki-18.jsonl.gz --vectors e5_Flat.index --out wiki --model intfloat/e5-base-v2
+  hindsearch build wiki-18.jsonl.gz --vectors part_aa part_ab --out wiki --model intfloat/e5-base-v2"
 )]
 pub struct Args {
     /// Corpus files, read in this order as one corpus
     #[arg(required = true)]
     corpus: Vec<PathBuf>,
+    /// Files with the passages' vectors, in corpus order, in place of embedding; parts of a file one after the other
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    vectors: Vec<PathBuf>,
     /// The index folder; an index in it gets a new generation
     #[arg(long)]
     out: PathBuf,
@@ -68,6 +77,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let options = BuildOptions {
         corpus: args.corpus,
         format: args.format,
+        vectors: args.vectors,
         out: args.out,
         model: super::model_source(context, &settings, None)?,
         embed: super::embed_options(&settings),
@@ -118,7 +128,7 @@ pub fn with_progress<T, E>(context: &Context, work: impl FnOnce(OnStage<'_>) -> 
     let progress = context.progress();
     let done = work(&|stage, step: Progress| match stage {
         Stage::Corpus => progress.show("reading the corpus", "bytes", step),
-        Stage::Vectors => progress.show("embedding", "passages", step),
+        Stage::Vectors => progress.show("making vectors", "passages", step),
         Stage::Copy => progress.show("copying", "passages", step),
         Stage::Graph => progress.show("building the graph", "passages", step),
         Stage::Codes => progress.show("coding", "passages", step),
@@ -147,7 +157,7 @@ fn print_plan(context: &Context, options: &BuildOptions, plan: &Plan) -> Result<
             ("graph", if plan.graph_bytes > 0 { bytes(plan.graph_bytes) } else { "none".into() }),
             ("disk", format!("{} of {} free", bytes(plan.disk_needed), known(plan.disk_free))),
             ("memory", format!("{} of {} free", bytes(plan.memory_needed), known(plan.memory_free))),
-            ("speed", format!("{:.1} passages/s, measured on this corpus's first passages", plan.passages_per_second)),
+            ("speed", format!("{:.1} passages/s, measured on the first ones", plan.passages_per_second)),
             ("time", duration(plan.seconds)),
         ],
     )?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hindsearch::indexes::Generation;
-use hindsearch::retriever::build::{CompactOptions, compact};
+use hindsearch::retriever::build::{OnStage, compact};
 
 use super::Context;
 use super::growth::{Way, tell};
@@ -30,14 +30,10 @@ pub struct Args {
 /// # Errors
 /// See [`compact`].
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let options = CompactOptions {
-        index: args.index,
-        model: args.way.model(context)?,
-        embed: args.way.embed(context),
-        restart: args.way.restart,
-    };
-    let before = Generation::open_current(&options.index)?.number();
-    let report = super::build::with_progress(context, |on_stage| compact(&options, on_stage, &context.interrupt))?;
+    let before = Generation::open_current(&args.index)?.number();
+    let means = args.way.means(context)?;
+    let work = |on_stage: OnStage<'_>| compact(&args.index, &means, on_stage, &context.interrupt);
+    let report = super::build::with_progress(context, work)?;
     let done = if report.generation == before { "nothing to compact in" } else { "compacted" };
     tell(context, done, &report)
 }

@@ -48,13 +48,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     if ids.is_empty() {
         return Err(Failure::Usage("no ids: expected at least one".into()));
     }
-    let options = DeleteOptions {
-        index: args.index,
-        ids,
-        model: args.way.model(context)?,
-        embed: args.way.embed(context),
-        restart: args.way.restart,
-    };
+    let options = DeleteOptions { index: args.index, ids, means: args.way.means(context)? };
     let report = super::build::with_progress(context, |on_stage| delete(&options, on_stage, &context.interrupt))?;
     tell(context, "deleted from", &report)
 }

@@ -2,11 +2,13 @@
 
 use std::io::Write;
 
-use hindsearch::retriever::build::BuildReport;
-use hindsearch::retriever::embed::{CardOverrides, EmbedOptions, ModelSource};
+use hindsearch::indexes::Effort;
+use hindsearch::retriever::OpenOptions;
+use hindsearch::retriever::build::{BuildReport, Means};
 
 use super::Context;
 use super::inspect::describe;
+use super::search::open_options;
 use crate::failure::Failure;
 use crate::output::{count, duration, facts};
 
@@ -18,26 +20,17 @@ pub struct Way {
     model: Option<String>,
     /// Discard unfinished work of another kind in the index folder
     #[arg(long)]
-    pub restart: bool,
+    restart: bool,
 }
 
 impl Way {
-    /// Where the model is, where that is said.
+    /// The same for the library. The index knows how it wants texts; the settings say only how its model runs.
     ///
     /// # Errors
-    /// A name that is neither a folder nor a hub id; a hub that cannot be reached.
-    pub fn model(&self, context: &Context) -> Result<Option<ModelSource>, Failure> {
-        self.model.as_deref().map(|name| super::model_source(context, &context.config, Some(name))).transpose()
-    }
-
-    /// How the index's model is run. The index knows how it wants texts.
-    pub fn embed(&self, context: &Context) -> EmbedOptions {
-        EmbedOptions {
-            card: CardOverrides::default(),
-            query_precision: None,
-            passage_precision: None,
-            ..super::embed_options(&context.config)
-        }
+    /// A model's name that is neither a folder nor a hub id; a hub that cannot be reached.
+    pub fn means(&self, context: &Context) -> Result<Means, Failure> {
+        let OpenOptions { model, embed, .. } = open_options(context, self.model.as_deref(), Effort::default())?;
+        Ok(Means { model, embed, restart: self.restart })
     }
 }
 

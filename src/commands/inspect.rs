@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use hindsearch::indexes::{Calibration, Generation, IndexKind, Manifest, Recall};
-use hindsearch::retriever::build::Provenance;
+use hindsearch::retriever::build::{Imported, Provenance};
 use hindsearch::retriever::embed::Precision;
 
 use super::Context;
@@ -54,6 +54,9 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
         ("made", format!("{} by {}", manifest.created, manifest.tool)),
     ];
     facts.extend(calibration(manifest).map(|settings| ("lists", settings)));
+    if let Some(imported) = &provenance.imported {
+        facts.extend(origin(imported));
+    }
     match &provenance.gate {
         Some(gate) => facts.push((
             "int8 gate",
@@ -62,7 +65,7 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
                 gate.mrr_fp32, gate.mrr_fp32_queries, gate.mrr_int8_queries, gate.overlap
             ),
         )),
-        None if graphs.passages.precision == Precision::Int8 => {
+        None if provenance.imported.is_none() && graphs.passages.precision == Precision::Int8 => {
             facts.push(("int8 gate", "not measured: the model has no fp32 graph to hold it against".into()));
         }
         None => {}
@@ -81,6 +84,25 @@ fn passages(manifest: &Manifest) -> String {
         text += &format!(", {} rows deleted", count(manifest.deleted));
     }
     text
+}
+
+/// Where imported vectors come from.
+fn origin(imported: &Imported) -> [(&'static str, String); 2] {
+    let (values, pairing) = (&imported.values, &imported.pairing);
+    [
+        ("imported", format!("{}: {}", imported.files.join(", "), imported.format)),
+        (
+            "fit",
+            format!(
+                "cosine at least {:.5} on {} passages embedded again; lengths {:.4} to {:.4}; {:.2} % of values exact in f16",
+                pairing.least_cosine,
+                pairing.passages,
+                values.least_norm,
+                values.greatest_norm,
+                100.0 * values.share_exact_f16()
+            ),
+        ),
+    ]
 }
 
 fn kind(manifest: &Manifest) -> String {

@@ -33,13 +33,7 @@ pub struct Args {
 /// # Errors
 /// See [`merge`].
 pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
-    let options = MergeOptions {
-        indexes: args.indexes,
-        out: args.out,
-        model: args.way.model(context)?,
-        embed: args.way.embed(context),
-        restart: args.way.restart,
-    };
+    let options = MergeOptions { indexes: args.indexes, out: args.out, means: args.way.means(context)? };
     let report = super::build::with_progress(context, |on_stage| merge(&options, on_stage, &context.interrupt))?;
     tell(context, "merged into", &report)
 }

@@ -178,6 +178,18 @@ impl Codes {
         &self.file.as_ref()[(start + blocks.start * bytes) as usize..(start + blocks.end * bytes) as usize]
     }
 
+    /// Where blocks are in the file.
+    pub fn place(&self, blocks: Range<u64>) -> Range<usize> {
+        let bytes = self.shape.block_bytes() as u64;
+        let at = |block: u64| (self.layout.blocks + block * bytes) as usize;
+        at(blocks.start)..at(blocks.end)
+    }
+
+    /// The file itself, for advice.
+    pub fn file(&self) -> &MappedFile {
+        &self.file
+    }
+
     /// The number of the row in a slot.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod assign;
 mod build;
 mod candidates;
 mod coder;
+mod cold;
 mod estimates;
 mod file;
 mod gather;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 pub use build::{QuantizedBuilder, ROWS_PER_LIST};
 pub use coder::row_bytes as code_row_bytes;
+use cold::Cold;
 use file::Codes;
 pub use file::Shape as CodesShape;
 pub use kernel::Kernel;
@@ -47,6 +49,9 @@ pub struct Quantized {
     /// What settings find, measured when the index was built.
     calibration: Vec<Calibration>,
     kernel: Kernel,
+    /// Of the codes, and of the rows.
+    cold_codes: Cold,
+    cold_rows: Cold,
 }
 
 impl Quantized {
@@ -79,7 +84,16 @@ impl Quantized {
         // Single rows are scored, here and there; the default would read far ahead for each.
         matrix.advise(Access::Random)?;
         let exact = Flat::of_live(Arc::clone(&matrix), live.clone());
-        Ok(Self { codes, matrix, live, exact, calibration, kernel: Kernel::best() })
+        Ok(Self {
+            codes,
+            matrix,
+            live,
+            exact,
+            calibration,
+            kernel: Kernel::best(),
+            cold_codes: Cold::default(),
+            cold_rows: Cold::default(),
+        })
     }
 
     /// Uses another kernel: all give the same hits.
@@ -103,7 +117,7 @@ impl Quantized {
     /// How many lists are looked at, and how many candidates are scored, for `params`; `None` is exact search.
     fn probing(&self, params: &SearchParams) -> Option<Probing> {
         let all = self.lists();
-        let usual = candidates_for(params.top_k);
+        let usual = candidates_for(params.top_k, self.dimensions());
         let (probes, candidates) = match params.effort {
             Effort::Exact => return None,
             Effort::Exhaustive => (all, usual),
@@ -128,9 +142,16 @@ impl Quantized {
     }
 }
 
+/// Dimensions with which ten candidates a hit are enough: the error of an estimate falls with the root of their number.
+const WELL_CODED: usize = 768;
+/// The most that fewer dimensions multiply the candidates by.
+const MOST_MORE: usize = 8;
+
 /// Candidates that are scored for `top_k` hits: a code of one bit confuses near-ties, which the rows tell apart.
-pub fn candidates_for(top_k: usize) -> usize {
-    top_k.saturating_mul(10).clamp(30, 300.max(top_k.saturating_mul(3)))
+pub fn candidates_for(top_k: usize, dimensions: usize) -> usize {
+    let candidates = top_k.saturating_mul(10).clamp(30, 300.max(top_k.saturating_mul(3)));
+    let scaled = candidates.saturating_mul(WELL_CODED).div_ceil(dimensions.max(1));
+    scaled.clamp(candidates, candidates.saturating_mul(MOST_MORE))
 }
 
 impl Index for Quantized {

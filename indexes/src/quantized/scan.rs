@@ -15,6 +15,8 @@ use crate::{Hit, Result, SearchParams};
 
 /// Blocks that all queries meet while they are in the cache.
 const TILE_BLOCKS: usize = 32;
+/// Tiles that are asked for at a time, where the file is not in memory: 3 MB of 768 values.
+const TILES_AHEAD: usize = 16;
 /// Visits of a query to a block below which a further thread costs more than it saves.
 const MIN_VISITS: usize = 2048;
 /// Visits of queries to lists that a worker takes at once.
@@ -74,13 +76,17 @@ impl<'a> Batch<'a> {
 
     pub fn run(&self) -> Result<Vec<Vec<Hit>>> {
         let lists = self.index.lists();
+        let cold = (&self.index.cold_codes, &self.index.cold_rows);
         let best = if self.probing.probes >= lists {
             let wanted = Wanted { slots: self.index.codes.shape().slots, kept: self.probing.candidates, rows: true };
             self.scan_all(wanted, |blocks| self.index.codes.blocks(blocks))?
         } else {
             self.scan_lists(&self.visits()?)?
         };
-        self.score(best)
+        cold.0.end_of_batch();
+        let hits = self.score(best);
+        cold.1.end_of_batch();
+        hits
     }
 
     /// The best of all slots for each query; `blocks` gives their codes.
@@ -97,12 +103,27 @@ impl<'a> Batch<'a> {
             {
                 let first = tile * TILE_BLOCKS;
                 let codes = blocks(first as u64..(first + TILE_BLOCKS).min(count) as u64);
+                if rows {
+                    self.ask_ahead(tile, tiles, count);
+                }
                 let all: Vec<usize> = (0..self.coded.len()).collect();
-                self.scan(codes, (first * BLOCK) as u64, 0..slots, &all, rows, &mut best);
+                self.index.cold_codes.watch(|| {
+                    self.scan(codes, (first * BLOCK) as u64, 0..slots, &all, rows, &mut best);
+                });
             }
             Ok(best)
         })?;
         Ok(merged(parts))
+    }
+
+    /// Asks for the tiles that come next but few, some at a time, where the file is not in memory.
+    fn ask_ahead(&self, tile: usize, tiles: usize, count: usize) {
+        if tile % TILES_AHEAD == 0 {
+            let from = if tile == 0 { 0 } else { tile + TILES_AHEAD };
+            let blocks = |tile: usize| (tile.min(tiles) * TILE_BLOCKS).min(count) as u64;
+            let (codes, ahead) = (&self.index.codes, blocks(from)..blocks(tile + 2 * TILES_AHEAD));
+            self.index.cold_codes.ask(codes.file(), [codes.place(ahead)]);
+        }
     }
 
     /// Runs the codes of some blocks, the first of which begins with slot `first`, past the queries with these numbers.
@@ -156,6 +177,8 @@ impl<'a> Batch<'a> {
 
     fn scan_lists(&self, visits: &[(u32, u32)]) -> Result<Vec<Candidates>> {
         let lists: Vec<&[(u32, u32)]> = visits.chunk_by(|a, b| a.0 == b.0).collect();
+        let (codes, cold) = (&self.index.codes, &self.index.cold_codes);
+        cold.ask(codes.file(), lists.iter().map(|visits| codes.place(self.blocks_of(visits[0].0))));
         let claim = (CLAIM_VISITS * lists.len() / visits.len().max(1)).max(1);
         let next = AtomicUsize::new(0);
         let useful = (visits.len() * 3 / MIN_VISITS).max(1);
@@ -167,35 +190,50 @@ impl<'a> Batch<'a> {
                 let Some(lists) = lists.get(first..(first + claim).min(lists.len())).filter(|l| !l.is_empty()) else {
                     return Ok(best);
                 };
-                for visits in lists {
-                    let valid = self.index.codes.list(visits[0].0 as usize);
-                    let blocks = valid.start / BLOCK as u64..valid.end.div_ceil(BLOCK as u64);
-                    queries.clear();
-                    queries.extend(visits.iter().map(|(_, query)| *query as usize));
-                    let start = blocks.start * BLOCK as u64;
-                    self.scan(self.index.codes.blocks(blocks), start, valid, &queries, true, &mut best);
-                }
+                cold.watch(|| {
+                    for visits in lists {
+                        let (valid, blocks) = (codes.list(visits[0].0 as usize), self.blocks_of(visits[0].0));
+                        queries.clear();
+                        queries.extend(visits.iter().map(|(_, query)| *query as usize));
+                        let start = blocks.start * BLOCK as u64;
+                        self.scan(codes.blocks(blocks), start, valid, &queries, true, &mut best);
+                    }
+                });
             }
         })?;
         Ok(merged(parts))
     }
 
-    /// The best hits among the candidates of each query.
-    fn score(&self, best: Vec<Candidates>) -> Result<Vec<Vec<Hit>>> {
-        self.for_each(best, |_, candidates, query| {
-            let slots = candidates.into_slots();
-            let mut rows = slots.map(|slot| self.index.codes.row(slot)).collect::<Result<Vec<u64>>>()?;
-            rows.sort_unstable();
-            rows.dedup();
-            self.index.exact.best_of(query, &rows, self.top_k)
-        })
+    /// The blocks that hold a list; the first and the last may hold others, too.
+    fn blocks_of(&self, list: u32) -> Range<u64> {
+        let slots = self.index.codes.list(list as usize);
+        slots.start / BLOCK as u64..slots.end.div_ceil(BLOCK as u64)
     }
 
-    /// What `work` makes of each query's candidates, in order.
-    fn for_each<T: Send>(
+    /// The best hits among the candidates of each query.
+    fn score(&self, best: Vec<Candidates>) -> Result<Vec<Vec<Hit>>> {
+        let Quantized { codes, matrix, cold_rows, exact, .. } = self.index;
+        let rows = self.for_each(best, |_, candidates, _| {
+            let rows = candidates.into_slots().map(|slot| codes.row(slot));
+            let mut rows = rows.collect::<Result<Vec<u64>>>()?;
+            rows.sort_unstable();
+            rows.dedup();
+            Ok(rows)
+        })?;
+        if cold_rows.is_cold() {
+            // Of all queries together, so that the disk sees one sorted batch.
+            let mut all = rows.concat();
+            all.sort_unstable();
+            cold_rows.ask(matrix.file(), all.into_iter().map(|row| matrix.place(row)));
+        }
+        self.for_each(rows, |_, rows, query| cold_rows.watch(|| exact.best_of(query, &rows, self.top_k)))
+    }
+
+    /// What `work` makes of what there is for each query, in order.
+    fn for_each<C: Send, T: Send>(
         &self,
-        all: Vec<Candidates>,
-        work: impl Fn(usize, Candidates, &[f32]) -> Result<T> + Sync,
+        all: Vec<C>,
+        work: impl Fn(usize, C, &[f32]) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
         let dimensions = self.index.matrix.dimensions();
         let useful = all.len() / MIN_QUERIES + 1;

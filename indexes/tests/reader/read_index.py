@@ -189,7 +189,8 @@ class Codes:
 
 def exhaustive(codes, rows, query, estimates, top_k):
     """The hits of a search that estimates every code and scores the best."""
-    candidates = min(max(10 * top_k, 30), max(300, 3 * top_k))
+    usual = max(min(10 * top_k, max(300, 3 * top_k)), 30)
+    candidates = max(usual, min(8 * usual, -(-768 * usual // codes.dimensions)))
     if candidates > len(rows) // 4:
         chosen = np.arange(len(rows))
     else:

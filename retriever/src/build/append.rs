@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use hindsearch_indexes::{Deleted, ElementType, Interrupt, Matrix};
 
-use super::base::{Base, Step};
+use super::base::{Base, Means, Step};
 use super::state::Task;
 use super::{BuildOptions, BuildReport, OnStage, Plan, Provenance, held_out, refuse_own_output, vectors};
 use crate::corpus::{Corpus, CorpusStore, Format, Source};
-use crate::embed::{EmbedOptions, ModelSource};
+use crate::embed::ModelSource;
 use crate::{Error, Result};
 
 /// Which passages go into which index.
@@ -21,14 +21,10 @@ pub struct AppendOptions {
     pub corpus: Vec<PathBuf>,
     /// Their format, where it should not be detected.
     pub format: Option<Format>,
-    /// Where the index's model is, where that has changed.
-    pub model: Option<ModelSource>,
-    /// How to run it.
-    pub embed: EmbedOptions,
     /// Delete passages of the index whose ids come again, instead of refusing them.
     pub replace: bool,
-    /// Discard unfinished work of another kind in the index folder.
-    pub restart: bool,
+    /// By what means.
+    pub means: Means,
 }
 
 /// Embeds the passages with the index's own model and publishes a generation that has them, too. Goes on where an earlier
@@ -48,7 +44,8 @@ pub fn append(options: &AppendOptions, on_stage: OnStage<'_>, interrupt: &Interr
     plan.check(&build)?;
 
     let task = Task::Append(base.generation.number());
-    let step = Step { out: &options.index, index: &build.index, task, restart: options.restart, on_stage, interrupt };
+    let step =
+        Step { out: &options.index, index: &build.index, task, restart: options.means.restart, on_stage, interrupt };
     let (mut run, mut state) = base.stage(lock, step)?;
     if build.index.element_type == ElementType::I8 {
         run.mean = Some(Matrix::open(&base.generation.path().join("vectors"))?.spec().mean.clone());
@@ -71,7 +68,7 @@ pub fn append(options: &AppendOptions, on_stage: OnStage<'_>, interrupt: &Interr
         ..base.provenance
     };
     drop((corpus, store));
-    run.publish(manifest, provenance)?.report(embedded, replaced, start)
+    Ok(run.publish(manifest, provenance)?.report(embedded, replaced, start))
 }
 
 impl AppendOptions {
@@ -82,10 +79,10 @@ impl AppendOptions {
             corpus: self.corpus.clone(),
             format: self.format,
             out: self.index.clone(),
-            model: self.model.clone().unwrap_or_else(|| ModelSource::parse(&record.source)),
-            embed: record.for_passages(self.embed.clone()),
+            model: self.means.model.clone().unwrap_or_else(|| ModelSource::parse(&record.source)),
+            embed: record.for_passages(self.means.embed.clone()),
             index: base.index_options(),
-            restart: self.restart,
+            restart: self.means.restart,
             settings: base.provenance.settings.clone(),
         }
     }

@@ -2,15 +2,25 @@
 
 use std::path::Path;
 
-use hindsearch_indexes::{Deleted, Depth, FolderLock, Generation, Interrupt, Manifest, Staging};
+use hindsearch_indexes::{Deleted, Depth, FolderLock, Generation, Interrupt, Manifest, Staging, Vectors};
 
 use super::state::{Contract, State, Task, Wanted};
-use super::{IndexOptions, OnStage, Provenance, Run};
+use super::{IndexOptions, OnStage, Provenance, Run, held_out};
 use crate::Result;
 use crate::corpus::Corpus;
+use crate::embed::{EmbedOptions, ModelSource};
 
-/// The file that says which rows are deleted: the only one of a generation that the next does not take over.
-const DELETED: &str = "deleted";
+/// How an index is changed.
+#[derive(Debug, Clone, Default)]
+pub struct Means {
+    /// Where the index's model is, where that has changed. An approximate index asks it even where no passage is embedded, to
+    /// measure recall anew.
+    pub model: Option<ModelSource>,
+    /// How to run it.
+    pub embed: EmbedOptions,
+    /// Discard unfinished work of another kind in the index folder.
+    pub restart: bool,
+}
 
 /// An open generation with its texts.
 pub(super) struct Base {
@@ -28,6 +38,7 @@ impl Base {
         let generation = Generation::open_current(root)?;
         generation.verify(Depth::Structure, &|_| (), &Interrupt::new())?;
         let (provenance, corpus) = (Provenance::of(&generation)?, Corpus::open(&generation)?);
+        corpus.verify_ids(&Interrupt::new())?;
         Ok(Self { generation, provenance, corpus })
     }
 
@@ -60,6 +71,15 @@ impl Base {
         Manifest { files: Vec::new(), ..self.generation.manifest().clone() }
     }
 
+    /// Held-out queries for the corpus as it will be, embedded by the model of the index at `root`.
+    ///
+    /// # Errors
+    /// A model that is not there, or another one; interrupted.
+    pub fn queries(&self, root: &Path, means: &Means, corpus: &Corpus, interrupt: &Interrupt) -> Result<Vectors> {
+        let model = self.provenance.open_model(root, means.model.clone(), means.embed.clone())?;
+        held_out::queries(&model, corpus, interrupt)
+    }
+
     /// The deleted rows, for more to be added.
     pub fn deleted(&self) -> Deleted {
         let none = || Deleted::none(self.generation.manifest().rows);
@@ -76,7 +96,7 @@ impl Base {
         let model = &self.provenance.model;
         let contract = Contract::new(task, &model.card, &model.fingerprint, index.element_type);
         let state = State::resume(Wanted { out, contract, restart }, &mut staging)?;
-        staging.carry(&self.generation, |name| name != DELETED)?;
+        staging.carry(&self.generation, |name| name != Deleted::FILE)?;
         let shard = self.generation.manifest().shards().len() + 1;
         Ok((Run { out, index, staging, shard, mean: None, on_stage, interrupt }, state))
     }
@@ -95,9 +115,9 @@ pub(super) struct Step<'a> {
 }
 
 impl Run<'_> {
-    /// Writes down which rows are deleted, and gives what distinguishes the corpus that is left.
+    /// Writes down which rows are deleted, and gives the corpus that is left.
     pub(super) fn write_deleted(&self, deleted: Deleted, manifest: &mut Manifest) -> Result<Corpus> {
-        let path = self.staging.path().join(DELETED);
+        let path = self.staging.path().join(Deleted::FILE);
         super::remove(&path)?;
         manifest.deleted = deleted.count();
         if manifest.deleted > 0 {

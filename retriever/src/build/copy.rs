@@ -5,29 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use hindsearch_indexes::{FolderLock, Interrupt, LiveRows, Manifest, Matrix, Staging};
+use hindsearch_indexes::{FolderLock, Interrupt, LiveRows, Manifest, Matrix, Shard, Staging};
 
-use super::base::Base;
+use super::base::{Base, Means};
 use super::plan::staged_bytes;
 use super::state::{Contract, Material, State, Task, Wanted};
 use super::vectors::Copied;
-use super::{BuildReport, OnStage, Provenance, Published, Run, available_disk, held_out, vectors};
+use super::{BuildReport, OnStage, Provenance, Published, Run, available_disk, vectors};
 use crate::corpus::Copies;
-use crate::embed::{EmbedOptions, ModelSource};
 use crate::{Error, Result};
-
-/// Which index is compacted.
-#[derive(Debug, Clone)]
-pub struct CompactOptions {
-    /// The index folder.
-    pub index: PathBuf,
-    /// Where the index's model is, where that has changed: an approximate index asks it to measure recall anew.
-    pub model: Option<ModelSource>,
-    /// How to run it.
-    pub embed: EmbedOptions,
-    /// Discard unfinished work of another kind in the index folder.
-    pub restart: bool,
-}
 
 /// Which indexes become one.
 #[derive(Debug, Clone)]
@@ -36,12 +22,8 @@ pub struct MergeOptions {
     pub indexes: Vec<PathBuf>,
     /// The folder of the new index; an index in it gets a new generation.
     pub out: PathBuf,
-    /// Where the indexes' model is, where that has changed: an approximate index asks it to measure recall anew.
-    pub model: Option<ModelSource>,
-    /// How to run it.
-    pub embed: EmbedOptions,
-    /// Discard unfinished work of another kind in the output folder.
-    pub restart: bool,
+    /// By what means.
+    pub means: Means,
 }
 
 /// Publishes a generation of one shard without the deleted rows, or finds the current one to be such. No text is embedded;
@@ -51,23 +33,16 @@ pub struct MergeOptions {
 /// # Errors
 /// [`Error::InvalidInput`] when all passages are deleted; a missing or damaged index, a lock held by another build, recall
 /// below the floor. The index is then as it was.
-pub fn compact(options: &CompactOptions, on_stage: OnStage<'_>, interrupt: &Interrupt) -> Result<BuildReport> {
+pub fn compact(index: &Path, means: &Means, on_stage: OnStage<'_>, interrupt: &Interrupt) -> Result<BuildReport> {
     let start = Instant::now();
-    let (lock, base) = Base::lock(&options.index)?;
+    let (lock, base) = Base::lock(index)?;
     let manifest = base.generation.manifest();
     if manifest.shards().len() == 1 && manifest.deleted == 0 {
-        let out = options.index.to_string_lossy().into_owned();
-        return Published { out, generation: base.generation, provenance: base.provenance }.report(0, 0, start);
+        let out = index.to_string_lossy().into_owned();
+        return Ok(Published { out, generation: base.generation, provenance: base.provenance }.report(0, 0, start));
     }
-    let to = Target {
-        out: &options.index,
-        model: options.model.as_ref(),
-        embed: &options.embed,
-        restart: options.restart,
-        on_stage,
-        interrupt,
-    };
-    copy(lock, vec![(options.index.clone(), base)], &to)?.report(0, 0, start)
+    let to = Target { out: index, means: means, on_stage, interrupt };
+    Ok(copy(lock, vec![(index.to_path_buf(), base)], &to)?.report(0, 0, start))
 }
 
 /// Publishes an index of the passages of several. No text is embedded. Goes on where an earlier call was stopped.
@@ -87,15 +62,8 @@ pub fn merge(options: &MergeOptions, on_stage: OnStage<'_>, interrupt: &Interrup
         });
     };
     others.iter().try_for_each(|(path, other)| alike((first_path, first), (path, other)))?;
-    let to = Target {
-        out: &options.out,
-        model: options.model.as_ref(),
-        embed: &options.embed,
-        restart: options.restart,
-        on_stage,
-        interrupt,
-    };
-    copy(FolderLock::acquire(&options.out)?, sources, &to)?.report(0, 0, start)
+    let to = Target { out: &options.out, means: &options.means, on_stage, interrupt };
+    Ok(copy(FolderLock::acquire(&options.out)?, sources, &to)?.report(0, 0, start))
 }
 
 /// Refuses indexes whose vectors cannot be compared.
@@ -124,9 +92,7 @@ fn alike((path, one): (&Path, &Base), (other_path, other): (&Path, &Base)) -> Re
 /// Where copies go, and how.
 struct Target<'a> {
     out: &'a Path,
-    model: Option<&'a ModelSource>,
-    embed: &'a EmbedOptions,
-    restart: bool,
+    means: &'a Means,
     on_stage: OnStage<'a>,
     interrupt: &'a Interrupt,
 }
@@ -149,7 +115,7 @@ fn copy(lock: FolderLock, sources: Vec<(PathBuf, Base)>, to: &Target<'_>) -> Res
     let task = Task::Copy(sources.iter().map(named).collect());
     let model = &first.provenance.model;
     let contract = Contract::new(task, &model.card, &model.fingerprint, index.element_type);
-    let mut state = State::resume(Wanted { out: to.out, contract, restart: to.restart }, &mut staging)?;
+    let mut state = State::resume(Wanted { out: to.out, contract, restart: to.means.restart }, &mut staging)?;
     let (on_stage, interrupt) = (to.on_stage, to.interrupt);
     let run = Run { out: to.out, index: &index, staging, shard: 1, mean: None, on_stage, interrupt };
 
@@ -161,10 +127,7 @@ fn copy(lock: FolderLock, sources: Vec<(PathBuf, Base)>, to: &Target<'_>) -> Res
     run.write_structures()?;
     let dimensions = first.generation.manifest().dimensions;
     let mut manifest = Manifest::new(index.kind, store.len(), dimensions, index.element_type);
-    run.measure(&mut manifest, |corpus| {
-        let model = first.provenance.open_model(first_path, to.model.cloned(), to.embed.clone())?;
-        held_out::queries(&model, corpus, to.interrupt)
-    })?;
+    run.measure(&mut manifest, |corpus| first.queries(first_path, to.means, corpus, interrupt))?;
     let all = || sources.iter().map(|(_, source)| &source.provenance);
     let provenance = Provenance {
         corpus: store.summary().clone(),
@@ -179,7 +142,7 @@ fn copy(lock: FolderLock, sources: Vec<(PathBuf, Base)>, to: &Target<'_>) -> Res
 /// The rows of an index that are not deleted, in order.
 fn copied(source: &Base) -> Result<Vec<Copied>> {
     let (folder, manifest) = (source.generation.path(), source.generation.manifest());
-    let part = |shard: hindsearch_indexes::Shard| {
+    let part = |shard: Shard| {
         let matrix = Arc::new(Matrix::open(&shard.files(folder).path("vectors"))?);
         Ok(Copied { matrix, runs: runs(&LiveRows::of(shard, source.corpus.deleted())) })
     };

@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use hindsearch_indexes::Interrupt;
 
-use super::base::{Base, Step};
+use super::base::{Base, Means, Step};
 use super::state::Task;
-use super::{BuildReport, OnStage, Provenance, held_out};
-use crate::embed::{EmbedOptions, ModelSource};
+use super::{BuildReport, OnStage, Provenance};
 use crate::{Error, Result};
 
 /// Which passages leave which index.
@@ -18,12 +17,8 @@ pub struct DeleteOptions {
     pub index: PathBuf,
     /// Their ids.
     pub ids: Vec<String>,
-    /// Where the index's model is, where that has changed: an approximate index asks it to measure recall anew.
-    pub model: Option<ModelSource>,
-    /// How to run it.
-    pub embed: EmbedOptions,
-    /// Discard unfinished work of another kind in the index folder.
-    pub restart: bool,
+    /// By what means.
+    pub means: Means,
 }
 
 /// Publishes a generation without these passages. Their bytes stay in the files until the index is compacted.
@@ -46,16 +41,13 @@ pub fn delete(options: &DeleteOptions, on_stage: OnStage<'_>, interrupt: &Interr
         deleted.insert(row);
     }
     let (index, task) = (base.index_options(), Task::Delete(base.generation.number()));
-    let step = Step { out: &options.index, index: &index, task, restart: options.restart, on_stage, interrupt };
+    let step = Step { out: &options.index, index: &index, task, restart: options.means.restart, on_stage, interrupt };
     let (run, _) = base.stage(lock, step)?;
     let mut manifest = base.next_manifest();
     let corpus = run.write_deleted(deleted, &mut manifest)?;
-    run.measure(&mut manifest, |corpus| {
-        let model = base.provenance.open_model(&options.index, options.model.clone(), options.embed.clone())?;
-        held_out::queries(&model, corpus, interrupt)
-    })?;
+    run.measure(&mut manifest, |corpus| base.queries(&options.index, &options.means, corpus, interrupt))?;
     let gone = manifest.deleted - base.generation.manifest().deleted;
     let provenance = Provenance { corpus: corpus.summary().clone(), ..base.provenance };
     drop(corpus);
-    run.publish(manifest, provenance)?.report(0, gone, start)
+    Ok(run.publish(manifest, provenance)?.report(0, gone, start))
 }

@@ -1,7 +1,7 @@
 //! From a corpus to a published index in one call, resumable at every step.
 //!
 //! Four stages, each leaving its result in the staging folder before the next begins: the text store, the vectors
-//! (durable after every shard), the graph with its measured recall, and the publication. A build that is killed goes
+//! (embedded or taken from files, durable after every shard), the graph with its measured recall, and the publication. A build that is killed goes
 //! on where it stood when it is called again; nothing is visible before the last step.
 //!
 //! | question | module |
@@ -21,7 +21,9 @@ mod delete;
 mod gate;
 mod graph;
 mod held_out;
+mod import;
 mod machine;
+mod pairing;
 mod plan;
 mod provenance;
 mod state;
@@ -32,18 +34,22 @@ use std::time::Instant;
 
 use hindsearch_indexes::{
     self as indexes, ElementType, FolderLock, Generation, IndexKind, Interrupt, Manifest, Progress, ShardFiles,
-    Staging, Vectors, collect,
+    Staging, VectorFile, Vectors, collect,
 };
 use serde::Serialize;
 
 pub use append::{AppendOptions, append};
-pub use copy::{CompactOptions, MergeOptions, compact, merge};
+pub use base::Means;
+pub use copy::{MergeOptions, compact, merge};
 pub use delete::{DeleteOptions, delete};
 pub use gate::Gate;
+pub use import::Imported;
 pub use machine::{available_disk, available_memory};
+pub use pairing::Pairing;
 pub use plan::Plan;
 pub use provenance::{ModelRecord, Provenance};
 
+use pairing::Pairs;
 use state::{Contract, Material, State, Task, Wanted};
 
 use crate::corpus::{Corpus, CorpusReader, CorpusStore, Format};
@@ -57,6 +63,8 @@ pub struct BuildOptions {
     pub corpus: Vec<PathBuf>,
     /// Their format, where it should not be detected.
     pub format: Option<Format>,
+    /// Files with the passages' vectors, in corpus order, in place of embedding: see [`VectorFile`].
+    pub vectors: Vec<PathBuf>,
     /// The index folder; an index in it gets a new generation.
     pub out: PathBuf,
     /// The model.
@@ -91,7 +99,7 @@ pub struct IndexOptions {
 pub enum Stage {
     /// Reading the corpus into the text store; unit: bytes of input.
     Corpus,
-    /// Embedding; unit: passages.
+    /// Embedding, or taking vectors from files; unit: passages.
     Vectors,
     /// Copying vectors; unit: passages.
     Copy,
@@ -122,6 +130,8 @@ pub struct BuildReport {
     pub embedded: u64,
     /// Passages of the generation before that are deleted in this one.
     pub deleted: u64,
+    /// Vectors taken from files by this call.
+    pub imported: u64,
     /// Seconds that this call took.
     pub seconds: f64,
 }
@@ -135,17 +145,17 @@ pub struct BuildReport {
 pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrupt) -> Result<BuildReport> {
     let start = Instant::now();
     refuse_own_output(options)?;
-    let (plan, embedder) = Plan::prepare(options)?;
+    let (plan, embedder, vectors) = Plan::prepare(options)?;
     plan.check(options)?;
     let mut staging = Staging::create_or_resume(FolderLock::acquire(&options.out)?)?;
     let contract = Contract::new(Task::Build, embedder.card(), embedder.fingerprint(), options.index.element_type);
+    let contract = contract.with_vectors(state::inputs(&options.vectors)?);
     let wanted = Wanted { out: &options.out, contract, restart: options.restart };
     let mut state = State::resume(wanted, &mut staging)?;
     let run = Run { out: &options.out, index: &options.index, staging, shard: 1, mean: None, on_stage, interrupt };
 
     let corpus = state.store_corpus(&run, &options.material()?)?;
-    let embedder = pass_gate(&run, options, embedder, &corpus, &mut state)?;
-    let embedded = vectors::embed_all(&run, &embedder, &corpus, &mut state)?;
+    let Written { embedder, embedded, taken, imported } = run.write_vectors(options, embedder, vectors, &corpus, &mut state)?;
     run.write_structures()?;
     let index = &options.index;
     let mut manifest = Manifest::new(index.kind, corpus.len(), embedder.dimensions(), index.element_type);
@@ -155,11 +165,13 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
         inputs: options.input_names(),
         model: ModelRecord::new(&options.model, &embedder),
         gate: state.gate,
+        imported,
         truncated: state.truncated,
         settings: options.settings.clone(),
     };
     drop(corpus);
-    run.publish(manifest, provenance)?.report(embedded, 0, start)
+    let report = run.publish(manifest, provenance)?.report(embedded, 0, start);
+    Ok(BuildReport { imported: taken, ..report })
 }
 
 impl BuildOptions {
@@ -170,7 +182,7 @@ impl BuildOptions {
     }
 
     fn input_names(&self) -> Vec<String> {
-        self.corpus.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+        names(&self.corpus)
     }
 }
 
@@ -202,7 +214,40 @@ struct Run<'a> {
     interrupt: &'a Interrupt,
 }
 
+/// The vectors of a corpus, as they came to be.
+struct Written {
+    /// The model, with the graph for queries that did best.
+    embedder: Embedder,
+    /// Passages embedded by this call.
+    embedded: u64,
+    /// Vectors taken from files by this call.
+    taken: u64,
+    imported: Option<Imported>,
+}
+
 impl Run<'_> {
+    /// Writes the vectors of the corpus: those in `file`, where there is one, or of the model's making.
+    fn write_vectors(
+        &self,
+        options: &BuildOptions,
+        embedder: Embedder,
+        file: Option<VectorFile>,
+        corpus: &CorpusStore,
+        state: &mut State,
+    ) -> Result<Written> {
+        let Some(file) = file else {
+            let embedder = pass_gate(self, options, embedder, corpus, state)?;
+            let embedded = vectors::embed_all(self, &embedder, corpus, state)?;
+            return Ok(Written { embedder, embedded, taken: 0, imported: None });
+        };
+        let pairing =
+            Pairs { options, file: &file, embedder: &embedder, interrupt: self.interrupt }.check(corpus)?;
+        let taken = import::copy_all(self, &file, &embedder, state)?;
+        let files = names(&options.vectors);
+        let imported = Some(Imported { files, format: file.format(), values: state.values, pairing });
+        Ok(Written { embedder, embedded: 0, taken, imported })
+    }
+
     /// The files of the shard that is written.
     fn files(&self) -> ShardFiles<'_> {
         ShardFiles { folder: self.staging.path(), number: self.shard }
@@ -254,16 +299,18 @@ struct Published {
 }
 
 impl Published {
-    fn report(self, embedded: u64, deleted: u64, start: Instant) -> Result<BuildReport> {
-        Ok(BuildReport {
+    /// What was done since `start`.
+    fn report(self, embedded: u64, deleted: u64, start: Instant) -> BuildReport {
+        BuildReport {
             out: self.out,
             generation: self.generation.number(),
             manifest: self.generation.manifest().clone(),
             provenance: self.provenance,
             embedded,
+            imported: 0,
             deleted,
             seconds: start.elapsed().as_secs_f64(),
-        })
+        }
     }
 }
 
@@ -290,6 +337,10 @@ fn pass_gate(
         return Ok(embedder);
     }
     Embedder::open(source, EmbedOptions { query_precision: better, ..options.clone() })
+}
+
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 /// Removes a file that may not be there.

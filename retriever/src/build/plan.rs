@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Instant;
 
-use hindsearch_indexes::{HnswBuilder, IndexKind, Layout, Progress};
+use hindsearch_indexes::{HnswBuilder, IndexKind, Interrupt, Layout, Progress, VectorFile};
 use serde::Serialize;
 
 use super::machine::{available_disk, available_memory};
-use super::{BuildOptions, gate, held_out};
+use super::pairing::{self, Pairs};
+use super::{BuildOptions, gate, held_out, import};
 use crate::corpus::CorpusReader;
 use crate::embed::{Embedder, InputKind, Precision};
 use crate::{Error, Passage, Result};
@@ -46,7 +47,7 @@ pub struct Plan {
     pub memory_needed: u64,
     /// Bytes of memory to be had.
     pub memory_free: Option<u64>,
-    /// Passages a second that this model embeds here, measured on the first ones.
+    /// Passages a second that this model embeds here, or whose vectors are read from files, measured on the first ones.
     pub passages_per_second: f64,
     /// Seconds for the whole build at that speed.
     pub seconds: f64,
@@ -61,16 +62,30 @@ impl Plan {
         Ok(Self::prepare(options)?.0)
     }
 
-    /// The plan, and the model that was opened to make it.
-    pub(super) fn prepare(options: &BuildOptions) -> Result<(Self, Embedder)> {
+    /// The plan, and the model and vector files that were opened to make it.
+    pub(super) fn prepare(options: &BuildOptions) -> Result<(Self, Embedder, Option<VectorFile>)> {
         let memory_free = available_memory();
         let embedder = Embedder::open(&options.model, options.embed.clone())?;
-        let plan = Self::with(options, &embedder, memory_free)?;
-        Ok((plan, embedder))
+        let vectors = import::open(options, &embedder)?;
+        let plan = Self::with(options, &embedder, vectors.as_ref(), memory_free)?;
+        Ok((plan, embedder, vectors))
     }
 
-    fn with(options: &BuildOptions, embedder: &Embedder, memory_free: Option<u64>) -> Result<Self> {
-        let (passages, rows, exact) = sample(options)?;
+    fn with(
+        options: &BuildOptions,
+        embedder: &Embedder,
+        vectors: Option<&VectorFile>,
+        memory_free: Option<u64>,
+    ) -> Result<Self> {
+        let (passages, mut rows, mut exact) = sample(options)?;
+        if let Some(file) = vectors {
+            if exact {
+                pairing::same_rows(file, rows)?;
+            }
+            Pairs { options, file, embedder, interrupt: &Interrupt::new() }.check_first(&passages)?;
+            // The build refuses another number.
+            (rows, exact) = (file.rows(), true);
+        }
         let card = embedder.card();
         let text: u64 = passages.iter().map(|p| (p.id.len() + p.contents().len()) as u64).sum();
         // Arrow's offsets cost 4 bytes a column and row.
@@ -85,8 +100,11 @@ impl Plan {
             _ => 0,
         };
         let probe: Vec<_> = held_out::spread(&passages, PROBE).collect();
-        let rate = speed(embedder, &probe)?;
-        let int8 = embedder.fingerprint().passages.precision == Precision::Int8;
+        let rate = match vectors {
+            Some(file) => import_speed(file)?,
+            None => speed(embedder, &probe)?,
+        };
+        let int8 = vectors.is_none() && embedder.fingerprint().passages.precision == Precision::Int8;
         let gate = if int8 && gate::can_measure(&options.model, &options.embed)? { gate::work(rows) } else { 0 };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let index_seconds = layout.build_seconds(rows, card.dimensions, cores);
@@ -179,4 +197,12 @@ fn speed(embedder: &Embedder, passages: &[&Passage]) -> Result<f64> {
         step *= 2;
     }
     Ok(done as f64 / start.elapsed().as_secs_f64().max(1e-9))
+}
+
+/// Rows a second that are read and decoded.
+fn import_speed(file: &VectorFile) -> Result<f64> {
+    let rows = file.rows().min(PROBE as u64);
+    let start = Instant::now();
+    file.read(0..rows)?;
+    Ok(rows as f64 / start.elapsed().as_secs_f64().max(1e-9))
 }

@@ -22,6 +22,9 @@ pub struct Provenance {
     /// measure against.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<super::Gate>,
+    /// Where the vectors come from, if not from the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<super::Imported>,
     /// Passages that were longer than the model takes: their ends are not in their vectors.
     pub truncated: u64,
     /// The resolved settings.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use hindsearch_indexes::{ElementType, Staging};
+use hindsearch_indexes::{ElementType, Staging, Tally};
 use serde::{Deserialize, Serialize};
 
 use super::{Gate, Run, Stage};
@@ -25,6 +25,9 @@ pub(super) struct State {
     pub rows: u64,
     /// Passages among them that were cut to the model's length.
     pub truncated: u64,
+    /// What kind of numbers the rows hold that came from files.
+    #[serde(default)]
+    pub values: Tally,
 }
 
 /// What decides a row's bytes: vectors made under two contracts must not meet.
@@ -36,6 +39,9 @@ pub(super) struct Contract {
     card: ModelCard,
     fingerprint: Fingerprint,
     element_type: ElementType,
+    /// The files that vectors come from; none where they are embedded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    vectors: Vec<Input>,
 }
 
 /// What is being done.
@@ -95,7 +101,7 @@ impl State {
             return Err(Error::Incompatible {
                 what: format!("the unfinished build in `{}`", out.display()),
                 expected: contract.describe(),
-                found: format!("{} passages embedded with {}", stored.rows, stored.contract.describe()),
+                found: format!("vectors of {} passages with {}", stored.rows, stored.contract.describe()),
                 remedy:
                     "give the options of that build to go on with it, `--restart` to discard it, or another `--out`"
                         .into(),
@@ -105,8 +111,16 @@ impl State {
             Some(state) => Ok(state),
             None => {
                 staging.restart()?;
-                let state =
-                    Self { contract, inputs: Vec::new(), corpus: None, gate: None, mean: None, rows: 0, truncated: 0 };
+                let state = Self {
+                    contract,
+                    inputs: Vec::new(),
+                    corpus: None,
+                    gate: None,
+                    mean: None,
+                    rows: 0,
+                    truncated: 0,
+                    values: Tally::default(),
+                };
                 state.save(staging)?;
                 Ok(state)
             }
@@ -138,7 +152,7 @@ impl State {
                 return Err(unfinished(
                     run.out,
                     "this corpus".into(),
-                    format!("{} passages embedded of another", self.rows),
+                    format!("vectors of {} passages of another", self.rows),
                 ));
             }
             if same && let Some(store) = self.staged_store(run, staged)? {
@@ -170,6 +184,7 @@ impl State {
     /// Starts the vectors afresh.
     pub fn forget_vectors(&mut self) {
         (self.gate, self.mean, self.rows, self.truncated) = (None, None, 0, 0);
+        self.values = Tally::default();
     }
 }
 
@@ -199,19 +214,29 @@ impl Contract {
             card: card.clone(),
             fingerprint: fingerprint.clone(),
             element_type,
+            vectors: Vec::new(),
         }
     }
 
+    /// The same for vectors that come from these files.
+    pub fn with_vectors(self, vectors: Vec<Input>) -> Self {
+        Self { vectors, ..self }
+    }
+
     fn describe(&self) -> String {
-        let Self { program, task, card, fingerprint, element_type } = self;
+        let Self { program, task, card, fingerprint, element_type, vectors } = self;
         let task = match task {
             Task::Build => String::new(),
             Task::Append(base) => format!("an append to generation {base}, "),
             Task::Delete(base) => format!("a deletion from generation {base}, "),
             Task::Copy(sources) => format!("copies of {} indexes, ", sources.len()),
         };
+        let origin = match vectors.as_slice() {
+            [] => "embedded".into(),
+            [first, ..] => format!("from `{}` ({} files)", first.path, vectors.len()),
+        };
         format!(
-            "{task}model {} ({} {}, prefix {:?}, {:?} pooling, {} tokens), {element_type}, {program}",
+            "{task}model {} ({} {}, prefix {:?}, {:?} pooling, {} tokens), {origin}, {element_type}, {program}",
             card.id,
             fingerprint.passages.file,
             fingerprint.passages.blake3.get(..8).unwrap_or_default(),

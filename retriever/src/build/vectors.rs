@@ -12,16 +12,16 @@ use crate::embed::{Embedder, InputKind};
 use crate::{Error, Result};
 
 /// Passages between two checkpoints: the most that a kill costs.
-const WINDOW: usize = 1024;
+pub(super) const WINDOW: usize = 1024;
 /// The same while rows are copied, which costs less.
 const COPY_WINDOW: u64 = 1 << 16;
 /// Passages whose mean centres an i8 matrix.
-const MEAN_SAMPLE: usize = 256;
+pub(super) const MEAN_SAMPLE: usize = 256;
 
 /// Embeds the rows that are not durable yet and finishes the matrix. Gives the number of rows embedded.
 pub(super) fn embed_all(run: &Run<'_>, embedder: &Embedder, corpus: &CorpusStore, state: &mut State) -> Result<u64> {
     let centre = || run.mean.clone().map_or_else(|| mean(embedder, corpus, run.interrupt), Ok);
-    let mut writer = writer(run, embedder.dimensions(), state, &centre)?;
+    let mut writer = writer(run, embedder.dimensions(), state, centre)?;
     let first = state.rows;
     let show = |done| (run.on_stage)(Stage::Vectors, Progress { done, total: Some(corpus.len()) });
     show(first);
@@ -63,7 +63,7 @@ pub(super) fn copy_all(run: &Run<'_>, from: &[Copied], state: &mut State) -> Res
     let spec = from.first().map(|first| first.matrix.spec()).cloned();
     let spec = spec.unwrap_or_else(|| unreachable!("nothing is copied from no index"));
     let centre = || Ok(spec.mean.clone());
-    let mut writer = writer(run, spec.dimensions, state, &centre)?;
+    let mut writer = writer(run, spec.dimensions, state, centre)?;
     let total = from.iter().flat_map(|copied| &copied.runs).map(|run| run.end - run.start).sum();
     let show = |done| (run.on_stage)(Stage::Copy, Progress { done, total: Some(total) });
     let (mut passed, mut durable) = (0, state.rows);
@@ -96,11 +96,11 @@ pub(super) fn copy_all(run: &Run<'_>, from: &[Copied], state: &mut State) -> Res
 
 /// The matrix with the rows that are durable, or an empty one where they are not what they were; bytes are coded about the
 /// `centre`, unless it is known.
-fn writer(
+pub(super) fn writer(
     run: &Run<'_>,
     dimensions: usize,
     state: &mut State,
-    centre: &dyn Fn() -> Result<Vec<f32>>,
+    centre: impl FnOnce() -> Result<Vec<f32>>,
 ) -> Result<MatrixWriter> {
     let (path, element_type) = (run.files().path("vectors"), run.index.element_type);
     let spec =
@@ -129,4 +129,16 @@ fn mean(embedder: &Embedder, corpus: &CorpusStore, interrupt: &Interrupt) -> Res
         mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += x / count);
     }
     Ok(mean)
+}
+
+/// The L2 norm.
+pub(super) fn norm(vector: &[f32]) -> f64 {
+    vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt()
+}
+
+/// The cosine of two vectors; 0 where one of them has no direction.
+pub(super) fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot: f64 = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+    let cosine = dot / (norm(a) * norm(b));
+    if cosine.is_finite() { cosine } else { 0.0 }
 }

@@ -116,6 +116,14 @@ impl CorpusStore {
         self.ids.verify(interrupt)
     }
 
+    /// Reads every id: those that were lost would be taken for new ones.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt); interrupted.
+    pub fn verify_ids(&self, interrupt: &Interrupt) -> Result<()> {
+        self.ids.verify(interrupt)
+    }
+
     /// Compares the hash of all rows, as they were just read, with that of the rows once written.
     pub(super) fn compare(&self, found: &str) -> Result<()> {
         let expected = &self.summary().blake3;

@@ -56,6 +56,14 @@ impl Corpus {
         Ok(Self { shards, deleted, summary })
     }
 
+    /// Reads every id of every shard: those that were lost would be taken for new ones.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; interrupted.
+    pub fn verify_ids(&self, interrupt: &Interrupt) -> Result<()> {
+        self.shards.iter().try_for_each(|(_, store)| store.verify_ids(interrupt))
+    }
+
     /// Number of passages, the deleted ones not counted.
     pub fn len(&self) -> u64 {
         self.summary.rows

@@ -25,7 +25,7 @@ pub(super) fn start(service: &Arc<Service>) {
     let number = strong.serving().retriever().generation().number();
     let mut files: Vec<_> = strong.serving().retriever().generation().manifest().files.clone();
     // Searching needs these first; passages are read a few at a time.
-    let rank = |name: &str| ["graph", "vectors", "ids", "passages"].iter().position(|known| *known == name);
+    let rank = |name: &str| ["graph", "codes", "vectors", "ids", "passages"].iter().position(|known| *known == name);
     files.sort_by_key(|file| rank(split_shard_file(&file.name).0));
     strong.metrics().page_in_total.set(files.iter().map(|file| file.length as i64).sum());
     drop(strong);

@@ -15,6 +15,7 @@ pub fn publish(folder: &Path, lines: &[Value]) {
     let options = BuildOptions {
         corpus: vec![corpus],
         format: None,
+        vectors: Vec::new(),
         out: folder.join("index"),
         model: ModelSource::Folder(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/tiny-bert")),
         embed: EmbedOptions::default(),

@@ -32,7 +32,7 @@ Examples:
   hindsearch bench index --vectors vectors.npy --queries queries.npy --kind hnsw --element-type i8 --work bench --threads 1 --json")]
 pub struct Args {
     /// An index folder
-    #[arg(required_unless_present_any = ["rows", "vectors"], conflicts_with_all = ["rows", "vectors", "kind", "element_type", "work"])]
+    #[arg(conflicts_with_all = ["rows", "vectors", "kind", "element_type", "work"])]
     index: Option<PathBuf>,
     /// Build an index of this many synthetic vectors
     #[arg(long, conflicts_with = "vectors", value_parser = clap::value_parser!(u64).range(1..))]
@@ -130,7 +130,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     let threads = args.threads.map_or(context.config.search.threads, usize::from);
     let temporary = tempfile::tempdir()?;
     let subject = match &args.index {
-        Some(folder) => published(folder, &args, threads)?,
+        Some(folder) => published(folder, &args, threads, context)?,
         None => built(&args, temporary.path(), threads, context)?,
     };
     let (rows, dimensions) = (subject.index.len(), subject.index.dimensions());
@@ -142,7 +142,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         settings: Settings { threads, singles: args.singles as usize, rounds: args.rounds.into() },
         interrupt: &context.interrupt,
     };
-    let chosen = if args.effort.is_empty() { efforts(subject.kind, rows) } else { args.effort.clone() };
+    let chosen = if args.effort.is_empty() { efforts(subject.kind, rows, dimensions) } else { args.effort.clone() };
     let (progress, mut settings) = (context.progress(), Vec::new());
     for (done, effort) in chosen.iter().enumerate() {
         progress.show("measuring", "efforts", Progress { done: done as u64, total: Some(chosen.len() as u64) });
@@ -181,9 +181,11 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
 }
 
 /// The index in a folder, held against its own stored vectors.
-fn published(folder: &Path, args: &Args, threads: usize) -> Result<Measurable, Failure> {
+fn published(folder: &Path, args: &Args, threads: usize, context: &Context) -> Result<Measurable, Failure> {
     let generation = Generation::open_current(folder)?;
-    generation.verify(Depth::Structure, &|_| (), &hindsearch::indexes::Interrupt::new())?;
+    let progress = context.progress();
+    generation.verify(Depth::Structure, &|step| progress.show("checking", "bytes", step), &context.interrupt)?;
+    progress.finish();
     let manifest = generation.manifest();
     let matrix = Arc::new(Matrix::open(&generation.path().join("vectors"))?);
     let queries = match &args.queries {
@@ -207,9 +209,13 @@ fn built(args: &Args, temporary: &Path, threads: usize, context: &Context) -> Re
     let (source, queries) = match (&args.vectors, &args.queries) {
         (Some(vectors), Some(queries)) => (Source::Vectors(read_npy(vectors)?), first(read_npy(queries)?, args.count)?),
         _ => {
+            let Some(rows) = args.rows else {
+                let wanted = "an index folder, `--rows N`, or `--vectors FILE.npy --queries FILE.npy`";
+                return Err(Failure::Usage(format!("nothing to measure: expected {wanted}")));
+            };
             let synthetic = Synthetic::new(args.seed, args.dimensions)?;
             let queries = synthetic.queries(args.count as usize)?;
-            (Source::Synthetic(synthetic, args.rows.unwrap_or_default()), queries)
+            (Source::Synthetic(synthetic, rows), queries)
         }
     };
     queries.check(source.dimensions(), "query", 0)?;

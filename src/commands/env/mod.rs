@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hindsearch::env::tasks::{self as sets, ReadOptions, TaskSet};
 use hindsearch::env::{Preset, Rules, STEPS, TRAJECTORIES, Task, Trajectory, read_trajectories, trajectories_file};
-use hindsearch::indexes::{self, ErrorKind};
+use hindsearch::indexes::{self, Effort, ErrorKind};
 use hindsearch::retriever::embed::Embedder;
 use hindsearch::retriever::{Retrieve, Retriever};
 use serde_json::Value;
@@ -264,7 +264,7 @@ pub fn place(place: &str, context: &Context) -> Result<Place, Failure> {
         let options = RemoteOptions { addresses, token, ..RemoteOptions::default() };
         return Ok(Place { retriever: Box::new(RemoteRetriever::new(options)?), embedder: None });
     }
-    let retriever = Retriever::open(Path::new(place), open_options(context, None, None)?)?;
+    let retriever = Retriever::open(Path::new(place), open_options(context, None, Effort::default())?)?;
     let embedder = Some(Arc::clone(retriever.embedder()));
     Ok(Place { retriever: Box::new(retriever), embedder })
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hindsearch::env::experience::{BuildOptions, Builder, Experience, Group, KeyEmbedder, Reflector, RuleReflector};
+use hindsearch::indexes::Effort;
 use hindsearch::retriever::Retriever;
 use serde_json::json;
 
@@ -150,7 +151,7 @@ fn keys_of(args: &Args, context: &Context) -> Result<KeyEmbedder, Failure> {
     let index = described.as_ref().and_then(|facts| facts["index"].as_str()).map(Path::new);
     let embedder = match index.filter(|index| args.key_model.is_none() && index.is_dir()) {
         Some(index) => {
-            let retriever = Retriever::open(index, open_options(context, None, None)?)?;
+            let retriever = Retriever::open(index, open_options(context, None, Effort::default())?)?;
             Some(std::sync::Arc::clone(retriever.embedder()))
         }
         None => None,
