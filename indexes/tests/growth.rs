@@ -12,8 +12,8 @@ use std::path::Path;
 
 use hindsearch_indexes::{
     Deleted, Effort, ElementType, ErrorKind, FolderLock, Generation, GraphParams, Hit, HnswBuilder, Index, IndexKind,
-    Interrupt, Manifest, Matrix, MatrixSpec, MatrixWriter, Result, SearchParams, ShardFiles, Staging, Vectors, collect,
-    open_index,
+    Interrupt, Manifest, Matrix, MatrixSpec, MatrixWriter, QuantizedBuilder, Result, SearchParams, ShardFiles, Staging,
+    Vectors, collect, open_index,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -33,10 +33,17 @@ fn write_shard(folder: &Path, number: usize, vectors: &Vectors, kind: IndexKind)
     for name in ["passages", "ids"] {
         fs::write(files.path(name), format!("{name} of shard {number}")).expect("a writable folder");
     }
-    if kind == IndexKind::Hnsw {
-        let matrix = Matrix::open(&files.path("vectors")).expect("sound vectors");
-        let builder = HnswBuilder { threads: 1, ..HnswBuilder::default() };
-        builder.build(&matrix, &files.path("graph"), &|_| (), &Interrupt::new()).expect("a graph");
+    let matrix = Matrix::open(&files.path("vectors")).expect("sound vectors");
+    match kind {
+        IndexKind::Flat => (),
+        IndexKind::Hnsw => {
+            let builder = HnswBuilder { threads: 1, ..HnswBuilder::default() };
+            builder.build(&matrix, &files.path("graph"), &|_| (), &Interrupt::new()).expect("a graph");
+        }
+        IndexKind::Quantized => {
+            let builder = QuantizedBuilder::default();
+            builder.build(&matrix, &files.path("codes"), &|_| (), &Interrupt::new()).expect("codes");
+        }
     }
 }
 
@@ -128,7 +135,7 @@ fn check(index: &dyn Index, rows: &BTreeMap<u64, Vec<f32>>, queries: &Vectors, e
 fn all_shards_are_searched_as_one_and_deleted_rows_never_found() {
     let (first, second) = (common::vectors(3000, DIMENSIONS, 1), common::vectors(1000, DIMENSIONS, 2));
     let queries = common::vectors(20, DIMENSIONS, 3);
-    for kind in [IndexKind::Flat, IndexKind::Hnsw] {
+    for kind in [IndexKind::Flat, IndexKind::Hnsw, IndexKind::Quantized] {
         let exact = kind == IndexKind::Flat;
         let root = scratch();
         build(root.path(), &first, kind);

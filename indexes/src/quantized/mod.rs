@@ -97,8 +97,12 @@ impl Quantized {
     }
 
     /// Uses another kernel: all give the same hits.
+    ///
+    /// # Panics
+    /// When this machine does not run it, see [`Kernel::available`].
     #[must_use]
     pub fn with_kernel(mut self, kernel: Kernel) -> Self {
+        assert!(Kernel::available().contains(&kernel), "a kernel that this machine runs, not {kernel:?}");
         self.kernel = kernel;
         self
     }

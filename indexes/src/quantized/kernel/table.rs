@@ -10,6 +10,7 @@ const ROUNDING: f32 = 3.0;
 const MAX_SUM: f32 = 30_000.0;
 
 /// Coordinates looked up at once.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "each architecture has its own"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// None: the kernel adds the weights themselves.
