@@ -125,7 +125,7 @@ fn estimates_are_near_the_scores() {
     let built = Built::new(&common::vectors(2000, 128, 82), 100);
     let queries = common::vectors(20, 128, 83);
     let exact = flat(&built).search(&queries, &SearchParams::top(2000)).unwrap();
-    let (mut sum, mut squares, mut count) = (0.0, 0.0, 0.0);
+    let (mut sum, mut squares, mut count) = (0.0, 0.0, 0.0_f64);
     for (estimates, hits) in built.open().estimates(&queries).unwrap().iter().zip(&exact) {
         for hit in hits {
             let error = f64::from(estimates[hit.row as usize] - hit.score);
@@ -134,8 +134,8 @@ fn estimates_are_near_the_scores() {
     }
     // Without bias, and within the deviation of one bit a coordinate: about the root of (pi / 2 - 1) / 128, times the
     // lengths of the centred vectors.
-    assert!((sum / count as f64).abs() < 0.002, "a mean error of {}", sum / count);
-    assert!((squares / count as f64).sqrt() < 0.04, "a deviation of {}", (squares / count as f64).sqrt());
+    assert!((sum / count).abs() < 0.002, "a mean error of {}", sum / count);
+    assert!((squares / count).sqrt() < 0.04, "a deviation of {}", (squares / count).sqrt());
 }
 
 #[test]
@@ -178,7 +178,8 @@ fn check_hits(matrix: &Matrix, query: &[f32], hits: &[Hit], wanted: usize) {
 fn there_are_always_exactly_min_k_n_hits_and_none_is_deleted() {
     let built = Built::new(&common::vectors(3000, 16, 86), 30);
     let queries = common::vectors(3, 16, 87);
-    let keeps: [(&str, fn(u64) -> bool); 4] =
+    type Keep = fn(u64) -> bool;
+    let keeps: [(&str, Keep); 4] =
         [("all", |_| true), ("two of three", |row| row % 3 != 1), ("a few", |row| row % 400 == 7), ("none", |_| false)];
     for (name, keep) in keeps {
         let mut deleted = Deleted::none(3000);
