@@ -1,5 +1,6 @@
 //! Vectors that faiss and NumPy wrote come in as they are; files that are not whole, or not what they claim, are refused
 //! with the numbers. The fixtures' README says how they were made.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ fn scratch() -> TempDir {
 /// That `found` is a refusal in `words`.
 #[track_caller]
 fn refused(found: hindsearch_indexes::Result<VectorFile>, words: &[&str]) {
-    let error = found.err().expect("a refusal");
+    let error = found.expect_err("a refusal");
     assert_eq!(error.kind(), ErrorKind::Incompatible, "{error}");
     for word in words {
         assert!(error.to_string().contains(word), "no {word:?} in: {error}");
