@@ -69,7 +69,7 @@ pub struct Embed {
 pub struct Index {
     /// `flat` (exact) or `hnsw` (approximate).
     pub kind: IndexKind,
-    /// How a stored value is coded: `f32`, `f16` or `i8`.
+    /// How a stored value is coded: `f32`, `f16`, `i8` or `i16`.
     pub element_type: ElementType,
     /// Recall@10 below which the build of an approximate index fails.
     pub recall_floor: f64,

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let folder = tempfile::tempdir()?;
     println!("{rows} rows of {dimensions} values, {threads} threads; the best of 5 runs");
-    for element_type in [ElementType::F32, ElementType::F16, ElementType::I8] {
+    for element_type in [ElementType::F32, ElementType::F16, ElementType::I8, ElementType::I16] {
         let path = folder.path().join(element_type.to_string());
         let spec =
             MatrixSpec::new(dimensions, element_type).with_mean(vec![0.1 / (dimensions as f32).sqrt(); dimensions]);

@@ -67,3 +67,21 @@ pub fn slack(dimensions: usize, norms: f64) -> f32 {
     let roundings = (dimensions + 8) as f64 * f64::from(f32::EPSILON) / 2.0;
     (norms * roundings / (1.0 - roundings).max(0.5) * 1.01) as f32 + f32::MIN_POSITIVE
 }
+
+/// For rows in two planes, how far the canonical score of a row of scale 1 may be above what a kernel makes of its first
+/// plane, besides the [`slack`], for a query of this norm; for another row it is its scale times as much.
+///
+/// Let a row have the mean m, the scale s, coarse codes a and fine codes b, from -128 to 127, in n dimensions. Without
+/// roundings its vector is w = m + s (a + b / 256), and that of its first plane v = m + s a. By Cauchy and Schwarz
+///
+/// (w - v) q = s b q / 256 <= s (sqrt(n) / 2) |q| =: s r.
+///
+/// On the way from w q to the canonical score are 3 roundings (product, sum, score), on that from v q to the kernel's at
+/// most n + 2 (its sum, the product with the scale, the product with the mean), and 2 are in adding the bound and in
+/// comparing: k = n + 7 in all, fewer than the slack allows. Each is at most u = 2^-24 of |m| + |s a|, or of
+/// |m| + |s (a + b / 256)|, times |q|. As |s a| <= |w| + |m| + s sqrt(n) / 2, their sum is within k u (|w| + 2 |m|) |q|,
+/// which is the slack for the matrix's bound of sums (`Matrix::sum_bound`, of whole rows), and k u s r. There are at most
+/// 65,536 dimensions, so k u is below 0.004: a hundredth of r covers it, with the roundings of r and of s r.
+pub fn reach(dimensions: usize, norm: f64) -> f32 {
+    ((dimensions as f64).sqrt() / 2.0 * norm * 1.01) as f32
+}

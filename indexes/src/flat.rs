@@ -1,7 +1,8 @@
 //! Exact search: every row is scored that is not deleted.
 //!
 //! A batch of queries meets each tile of rows while it is in the cache, so a pass over the file serves all of them;
-//! threads share out the rows. Fast kernels find the rows that could matter, and those get the canonical score.
+//! threads share out the rows. Fast kernels find the rows that could matter, and those get the canonical score. Of rows in
+//! two planes kernels read the first alone; what the second could add to it is bounded, row by row.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::dot::{self, Panels};
 use crate::measure::Work;
 use crate::select::{Selection, TopK};
 use crate::workers::run_workers;
-use crate::{Error, Hit, Index, LiveRows, Matrix, Result, SearchParams, Vectors};
+use crate::{ElementType, Error, Hit, Index, LiveRows, Matrix, Result, SearchParams, Vectors};
 
 /// Queries that meet a tile together; their panels fit in the second-level cache.
 const BATCH: usize = 256;
@@ -53,13 +54,26 @@ impl Flat {
         &self.live
     }
 
-    /// The best of `rows`, none of which is deleted, for one query.
-    pub(crate) fn best_of(&self, query: &[f32], rows: &[u64], top_k: usize) -> Result<Vec<Hit>> {
-        let slack = dot::slack(query.len(), dot::norm(query) * self.matrix.sum_bound());
+    /// The best of `rows`, none of which is deleted, for one query. Of rows in two planes the second is read for at most
+    /// `refined` of them, those that are best by the first; with as many as there are rows the hits are exact.
+    pub(crate) fn best_of(&self, query: &[f32], rows: &[u64], top_k: usize, refined: usize) -> Result<Vec<Hit>> {
+        let norm = dot::norm(query);
+        let slack = dot::slack(query.len(), norm * self.matrix.sum_bound());
         let mut scores = Vec::with_capacity(rows.len());
         dot::score_each(rows.len(), query, &mut scores, |at| self.matrix.stored(rows[at]..rows[at] + 1));
         let mut order: Vec<(f32, u64)> = scores.into_iter().zip(rows.iter().copied()).collect();
-        order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+        let better = |a: &(f32, u64), b: &(f32, u64)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        if self.matrix.element_type() == ElementType::I16 {
+            if refined < order.len() {
+                order.select_nth_unstable_by(refined, better);
+                order.truncate(refined);
+            }
+            let reach = dot::reach(query.len(), norm);
+            for (score, row) in &mut order {
+                *score += self.matrix.stored(*row..*row + 1).fine_scale(0).unwrap_or(0.0) * reach;
+            }
+        }
+        order.sort_unstable_by(better);
         let mut best = TopK::new(top_k.min(rows.len()).max(1));
         let mut vector = vec![0.0; query.len()];
         for (score, row) in order {
@@ -115,14 +129,20 @@ impl Index for Flat {
         let mut rows = rows.to_vec();
         rows.sort_unstable();
         rows.dedup();
-        queries.rows().map(|query| self.best_of(query, &rows, top_k)).collect()
+        queries.rows().map(|query| self.best_of(query, &rows, top_k, rows.len())).collect()
     }
 
-    /// Every row, read once for each pass.
+    /// Every row, read once for each pass; of rows in two planes the first.
     fn work(&self, _params: &SearchParams, batch: usize) -> Option<Work> {
-        let bytes = self.matrix.stored_bytes() as f64;
+        let bytes = self.matrix.scanned_bytes() as f64;
         Some(Work { bytes: bytes / batch.clamp(1, BATCH) as f64, pairs: self.len() as f64 })
     }
+}
+
+/// Rows of which an approximate index reads the second plane for `top_k` hits: what is among the best is so by the first
+/// plane already, or nearly.
+pub(crate) fn refined_for(top_k: usize) -> usize {
+    top_k.saturating_mul(4).max(16)
 }
 
 /// The refusal of a row that is asked for by its number.
@@ -144,6 +164,9 @@ struct Scan<'a> {
     kernel: Kernel,
     /// By query, how far a kernel's score may be from the canonical one.
     slack: Vec<f32>,
+    /// By query, how far the canonical score may be above that of the first plane, for a scale of 1; empty where rows
+    /// have one plane.
+    reach: Vec<f32>,
     top_k: usize,
     /// The first row that no worker has taken.
     next: AtomicU64,
@@ -162,13 +185,17 @@ impl<'a> Scan<'a> {
         let Flat { matrix, live } = index;
         let dimensions = matrix.dimensions();
         let bound = matrix.sum_bound();
-        let norms = queries.chunks_exact(dimensions).map(dot::norm);
-        let slack: Vec<f32> = norms.map(|norm| dot::slack(dimensions, norm * bound)).collect();
+        let norms: Vec<f64> = queries.chunks_exact(dimensions).map(dot::norm).collect();
+        let slack: Vec<f32> = norms.iter().map(|norm| dot::slack(dimensions, norm * bound)).collect();
+        let reach = match matrix.element_type() {
+            ElementType::I16 => norms.iter().map(|norm| dot::reach(dimensions, *norm)).collect(),
+            _ => Vec::new(),
+        };
         let kernel = match slack.len() {
             ..MIN_PANEL_QUERIES => Kernel::Few,
             _ => Kernel::Many(Panels::new(dimensions, queries)),
         };
-        Self { matrix, live, queries, kernel, slack, top_k, next: AtomicU64::new(0) }
+        Self { matrix, live, queries, kernel, slack, reach, top_k, next: AtomicU64::new(0) }
     }
 
     /// Scores a kernel gives a row: one a query, and perhaps padding.
@@ -206,8 +233,10 @@ impl<'a> Scan<'a> {
                 return Ok(worker.selection.into_best());
             }
             let end = (start + CLAIM_ROWS).min(self.matrix.rows());
-            for tile in (start..end).step_by(tile_rows) {
-                worker.scan(tile..(tile + tile_rows as u64).min(end))?;
+            for run in self.matrix.runs(start..end) {
+                for tile in run.clone().step_by(tile_rows) {
+                    worker.scan(tile..(tile + tile_rows as u64).min(run.end))?;
+                }
             }
         }
     }
@@ -240,17 +269,21 @@ impl<'a> Worker<'a> {
     }
 
     fn scan(&mut self, rows: Range<u64>) -> Result<()> {
-        let Scan { matrix, live, queries, kernel, .. } = self.scan;
+        let Scan { matrix, live, queries, kernel, reach, .. } = self.scan;
         let count = (rows.end - rows.start) as usize;
         let stored = matrix.stored(rows.clone());
         let scores = &mut self.scores[..count * self.scan.width()];
         match kernel {
             Kernel::Few => dot::score_rows(stored, queries, matrix.dimensions(), scores),
-            Kernel::Many(panels) => panels.score(stored.widened(&mut self.tile), scores),
+            Kernel::Many(panels) => panels.score(stored.coarse().widened(&mut self.tile), scores),
         }
-        for (row, scores) in rows.zip(scores.chunks_exact(self.scan.width())) {
+        for (at, (row, scores)) in rows.zip(scores.chunks_exact_mut(self.scan.width())).enumerate() {
             if !live.contains(row) {
                 continue;
+            }
+            // What may be among the best by both planes, must be so by the bound of its score.
+            if let Some(scale) = stored.fine_scale(at) {
+                scores.iter_mut().zip(reach).for_each(|(score, reach)| *score += scale * reach);
             }
             let canonical = |query| {
                 matrix.widen(row..row + 1, &mut self.row);

@@ -42,8 +42,14 @@ impl Layout {
         let vectors = MatrixSpec::new(dimensions, element_type).length_of(rows);
         let mut files = vec![File { name: "vectors", bytes: vectors, held: Held::Mapped }];
         match self {
-            // A scan reads every row.
-            Self::Flat => files[0].held = Held::Needed,
+            // A scan reads every row, of those in two planes the first.
+            Self::Flat => {
+                let fine = per_row(MatrixSpec::new(dimensions, element_type).fine_bytes() as u64);
+                files[0] = File { name: "vectors", bytes: vectors.saturating_sub(fine), held: Held::Needed };
+                if fine > 0 {
+                    files.push(File { name: "second plane", bytes: fine, held: Held::Mapped });
+                }
+            }
             Self::Hnsw { connectivity } => {
                 let bytes = HnswBuilder::file_bytes(rows, dimensions, connectivity);
                 files.push(File { name: "graph", bytes, held: Held::Needed });

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use usearch::{IndexOptions, MetricKind, ScalarKind};
 
+use crate::flat::refined_for;
 use crate::workers::run_workers;
 use crate::{Access, Effort, Error, Flat, Hit, Index, LiveRows, MappedFile, Matrix, Result, SearchParams, Vectors};
 
@@ -154,7 +155,7 @@ impl Hnsw {
             });
         }
         rows.retain(|row| self.live.contains(*row));
-        self.exact.best_of(query, &rows, top_k)
+        self.exact.best_of(query, &rows, top_k, refined_for(top_k))
     }
 }
 

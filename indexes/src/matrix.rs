@@ -3,7 +3,9 @@
 //! The bytes are specified in FORMAT.md, section `vectors`. Whatever the element type, a stored row *is* the `f32`
 //! vector that [`Matrix::widen`] gives; all scores are defined on that vector.
 
+mod block;
 mod header;
+mod places;
 mod rows;
 mod writer;
 
@@ -14,6 +16,7 @@ use crate::{Access, ElementType, Error, MappedFile, Result, Vectors, dot};
 
 use header::Header;
 pub use header::MatrixSpec;
+pub(crate) use places::Planes;
 pub(crate) use rows::{Rows, f16_value, i8_value, split_scale};
 pub use writer::MatrixWriter;
 
@@ -62,14 +65,15 @@ impl Matrix {
     }
 
     /// What the norm of a query is multiplied with to bound the sums in a score: the largest norm, and where rows
-    /// are coded about a mean, also that of the mean, added and taken away again.
+    /// are coded about a mean, also that of the mean, added and taken away again. Of rows in two planes it is that of
+    /// whole rows; `dot::reach` covers what the first plane alone may be larger.
     pub(crate) fn sum_bound(&self) -> f64 {
         f64::from(self.max_norm()) + 2.0 * dot::norm(&self.header.spec.mean)
     }
 
-    /// Bytes of all rows.
-    pub fn stored_bytes(&self) -> u64 {
-        self.rows() * self.header.spec.row_bytes() as u64
+    /// Bytes that a scan of all rows reads: of rows in two planes, those of the first.
+    pub fn scanned_bytes(&self) -> u64 {
+        self.rows() * self.header.spec.coarse_bytes() as u64
     }
 
     /// The file.
@@ -91,7 +95,13 @@ impl Matrix {
     /// # Panics
     /// When `rows` ends after the last row, or `out` is not as long as the rows' values.
     pub fn widen(&self, rows: Range<u64>, out: &mut [f32]) {
-        self.stored(rows).widen(out);
+        assert_eq!(out.len() as u64, (rows.end - rows.start) * self.dimensions() as u64, "values of rows {rows:?}");
+        let mut rest = out;
+        for run in self.runs(rows) {
+            let (out, after) = rest.split_at_mut((run.end - run.start) as usize * self.dimensions());
+            self.stored(run).widen(out);
+            rest = after;
+        }
     }
 
     /// One row.
@@ -104,25 +114,33 @@ impl Matrix {
         out
     }
 
-    /// The stored form of `rows`.
-    pub(crate) fn stored(&self, rows: Range<u64>) -> Rows<'_> {
-        Rows::new(&self.header.spec, self.bytes(rows))
+    /// The parts of `rows` that are each stored without a gap, as [`stored`](Self::stored) needs them.
+    pub(crate) fn runs(&self, rows: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        self.header.spec.runs(rows)
     }
 
-    /// The bytes of `rows`.
-    fn bytes(&self, rows: Range<u64>) -> &[u8] {
+    /// The stored form of `rows`, which are one run.
+    pub(crate) fn stored(&self, rows: Range<u64>) -> Rows<'_> {
+        Rows::new(&self.header.spec, self.planes(rows))
+    }
+
+    /// The bytes of `rows`, which are one run.
+    fn planes(&self, rows: Range<u64>) -> Planes<'_> {
         assert!(rows.start <= rows.end && rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
         let spec = &self.header.spec;
+        let count = (rows.end - rows.start) as usize;
+        debug_assert!(spec.runs(rows.clone()).count() <= 1, "rows {rows:?} are not one run");
         // The header's check proved that the end of the last row is a length that memory can have.
-        let at = |row: u64| spec.data_offset() + row as usize * spec.row_bytes();
-        &self.file.as_ref()[at(rows.start)..at(rows.end)]
+        let bytes = |at: u64, row_bytes: usize| &self.file.as_ref()[at as usize..][..count * row_bytes];
+        let fine =
+            if spec.fine_bytes() > 0 && count > 0 { bytes(spec.fine_at(rows.start), spec.fine_bytes()) } else { &[] };
+        Planes { coarse: bytes(spec.coarse_at(rows.start), spec.coarse_bytes()), fine }
     }
 
-    /// Where `row` is in the file.
+    /// Where the first plane of `row` is in the file.
     pub(crate) fn place(&self, row: u64) -> Range<usize> {
-        let spec = &self.header.spec;
-        let start = spec.data_offset() + row as usize * spec.row_bytes();
-        start..start + spec.row_bytes()
+        let start = self.header.spec.coarse_at(row) as usize;
+        start..start + self.header.spec.coarse_bytes()
     }
 
     /// The file itself, for advice.

@@ -9,7 +9,7 @@ use hindsearch_indexes::{ElementType, Flat, Hit, Index, Matrix, SearchParams, Ve
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-const TYPES: [ElementType; 3] = [ElementType::F32, ElementType::F16, ElementType::I8];
+const TYPES: [ElementType; 4] = [ElementType::F32, ElementType::F16, ElementType::I8, ElementType::I16];
 
 fn flat(vectors: &Vectors, element_type: ElementType) -> (TempDir, Arc<Matrix>, Flat) {
     let folder = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ fn the_element_type_hardly_changes_the_hits() {
         index.search(&queries, &SearchParams::top(10)).unwrap()
     };
     let exact = search(ElementType::F32);
-    for (element_type, least) in [(ElementType::F16, 0.995), (ElementType::I8, 0.96)] {
+    for (element_type, least) in [(ElementType::F16, 0.995), (ElementType::I8, 0.96), (ElementType::I16, 0.998)] {
         let hits = search(element_type);
         let found: usize = exact
             .iter()
@@ -148,7 +148,7 @@ proptest! {
         data in prop::collection::vec(-3i8..=3, 40..800),
         queries in prop::collection::vec(-3i8..=3, 4..80),
         top_k in 1usize..20,
-        kind in 0usize..3,
+        kind in 0usize..4,
     ) {
         let grid = |values: &[i8]| {
             let data: Vec<f32> = values.chunks_exact(4)

@@ -7,7 +7,7 @@ use std::fs;
 
 use hindsearch_indexes::{ElementType, Error, ErrorKind, Matrix, MatrixSpec, MatrixWriter, Vectors};
 
-const TYPES: [ElementType; 3] = [ElementType::F32, ElementType::F16, ElementType::I8];
+const TYPES: [ElementType; 4] = [ElementType::F32, ElementType::F16, ElementType::I8, ElementType::I16];
 
 #[test]
 fn rows_come_back_within_the_precision_of_their_type() {

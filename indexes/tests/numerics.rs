@@ -25,7 +25,7 @@ fn unusable() -> Vec<(String, Vectors)> {
 #[test]
 fn rows_that_are_no_vectors_are_refused_whole() {
     let folder = tempfile::tempdir().unwrap();
-    for element_type in [ElementType::F32, ElementType::F16, ElementType::I8] {
+    for element_type in [ElementType::F32, ElementType::F16, ElementType::I8, ElementType::I16] {
         let path = folder.path().join(element_type.to_string());
         let mut writer = MatrixWriter::create(&path, MatrixSpec::new(4, element_type)).unwrap();
         writer.append(&five([1.0; 4])).unwrap();

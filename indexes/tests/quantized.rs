@@ -356,10 +356,12 @@ fn a_stopped_build_leaves_no_usable_file_and_the_next_one_succeeds() {
 #[test]
 fn the_same_rows_give_the_same_bytes_on_any_number_of_threads() {
     // Lists of two rows are so many that they are looked for by cells.
-    for (rows, dimensions, rows_per_list) in [(5000, 40, 160), (9000, 16, 2)] {
+    for (rows, dimensions, rows_per_list, element_type) in
+        [(5000, 40, 160, ElementType::F16), (3000, 24, 50, ElementType::I16), (9000, 16, 2, ElementType::F32)]
+    {
         let folder = support::scratch();
         let vectors = common::vectors(rows, dimensions, 96);
-        let matrix = common::matrix(&folder.path().join("vectors"), &vectors, ElementType::F16);
+        let matrix = common::matrix(&folder.path().join("vectors"), &vectors, element_type);
         let bytes = [1, 2, 8].map(|threads| {
             let path = folder.path().join(threads.to_string());
             build(&matrix, &path, rows_per_list, threads);

@@ -33,6 +33,7 @@ fn another_reader_gives_the_same_scores_estimates_and_hits() {
         (ElementType::F32, 700, 40),
         (ElementType::F16, 901, 100),
         (ElementType::I8, 333, 8),
+        (ElementType::I16, 1500, 36),
         (ElementType::F32, 9, 33),
     ] {
         let name = format!("{rows} rows of {dimensions} values, {element_type}");

@@ -45,7 +45,7 @@ pub struct Args {
     /// `flat` (exact), `quantized` (near exact, in the least memory) or `hnsw` (approximate, a graph)
     #[arg(long)]
     index: Option<IndexKind>,
-    /// How a stored value is coded: `f32`, `f16` or `i8`
+    /// How a stored value is coded: `f32`, `f16`, `i8` or `i16`
     #[arg(long)]
     element_type: Option<ElementType>,
     /// The corpus's format, where it should not be detected

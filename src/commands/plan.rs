@@ -30,7 +30,7 @@ pub struct Args {
     /// `flat`, `hnsw` or `quantized`; all of them if not given
     #[arg(long)]
     kind: Option<Layout>,
-    /// How a stored value is coded: `f32`, `f16` or `i8`
+    /// How a stored value is coded: `f32`, `f16`, `i8` or `i16`
     #[arg(long)]
     element_type: Option<ElementType>,
 }

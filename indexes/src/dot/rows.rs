@@ -13,7 +13,7 @@ const AHEAD: usize = 3;
 const MAX_LANES: usize = 16;
 
 /// Scores stored `rows` with `queries` (row-major): `scores` gets a value a query for the first row, then for the
-/// second, and so on.
+/// second, and so on. Of rows in two planes the first is scored.
 pub fn score_rows(rows: Rows<'_>, queries: &[f32], dimensions: usize, scores: &mut [f32]) {
     Arch::new().dispatch(ScoreRows { rows, queries, dimensions, scores });
 }
@@ -33,7 +33,7 @@ impl WithSimd for ScoreRows<'_> {
         match self.rows {
             Rows::F32(values) => self.score_values(simd, values, |value| value),
             Rows::F16(values) => self.score_values(simd, values, f16_value),
-            Rows::I8 { mean, rows } => {
+            Rows::I8 { mean, rows } | Rows::I16 { mean, coarse: rows, .. } => {
                 let mut of_mean = vec![0.0; self.queries.len() / self.dimensions];
                 for (query, of_mean) in self.queries.chunks_exact(self.dimensions).zip(&mut of_mean) {
                     *of_mean = product(simd, mean, query, |value| value);
@@ -63,7 +63,8 @@ impl ScoreRows<'_> {
     }
 }
 
-/// Scores single rows, here and there, with one query: each gets its `row` bytes by a call of `stored`.
+/// Scores single rows, here and there, with one query: each gets its `row` bytes by a call of `stored`. Of rows in two
+/// planes the first is scored.
 pub fn score_each<'r>(count: usize, query: &[f32], scores: &mut Vec<f32>, stored: impl Fn(usize) -> Rows<'r>) {
     Arch::new().dispatch(ScoreEach { count, query, scores, stored });
 }
@@ -89,7 +90,7 @@ impl<'r, F: Fn(usize) -> Rows<'r>> WithSimd for ScoreEach<'_, F> {
             self.scores.push(match (self.stored)(at) {
                 Rows::F32(row) => product(simd, row, self.query, |value| value),
                 Rows::F16(row) => product(simd, row, self.query, f16_value),
-                Rows::I8 { mean, rows } => {
+                Rows::I8 { mean, rows } | Rows::I16 { mean, coarse: rows, .. } => {
                     let of_mean = *of_mean.get_or_insert_with(|| product(simd, mean, self.query, |value| value));
                     let (scale, codes) = split_scale(rows);
                     of_mean + scale * product(simd, codes, self.query, i8_value)

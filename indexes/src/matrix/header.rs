@@ -20,7 +20,7 @@ pub struct MatrixSpec {
     pub dimensions: usize,
     /// How values are stored.
     pub element_type: ElementType,
-    /// For [`ElementType::I8`], the vector about which rows are coded; the closer to the corpus's mean, the finer
+    /// For [`ElementType::I8`] and [`ElementType::I16`], the vector about which rows are coded; the closer to the corpus's mean, the finer
     /// the codes. Empty means zero. Other element types do not use it.
     pub mean: Vec<f32>,
 }
@@ -36,17 +36,7 @@ impl MatrixSpec {
         Self { mean, ..self }
     }
 
-    /// The stored form of `vectors`, row-major; the mean has all its values.
-    pub(crate) fn encode(&self, vectors: &[f32]) -> Result<Vec<u8>> {
-        let mut coded = vec![0; vectors.len() / self.dimensions * self.row_bytes()];
-        let rows = vectors.chunks_exact(self.dimensions).zip(coded.chunks_exact_mut(self.row_bytes()));
-        for ((row, out), number) in rows.zip(0..) {
-            super::rows::encode(self, number, row, out)?;
-        }
-        Ok(coded)
-    }
-
-    /// The same spec with the mean as stored: `dimensions` values for `i8`, none otherwise.
+    /// The same spec with the mean as stored: `dimensions` values where rows are coded about one, none otherwise.
     pub(super) fn checked(mut self) -> Result<Self> {
         let invalid = |what: &str, expected: String, found: String| {
             Err(Error::InvalidInput { what: what.into(), expected, found })
@@ -54,7 +44,7 @@ impl MatrixSpec {
         if !(1..=MAX_DIMENSIONS).contains(&self.dimensions) {
             return invalid("dimensions", format!("1 to {MAX_DIMENSIONS}"), self.dimensions.to_string());
         }
-        if self.element_type != ElementType::I8 {
+        if !self.element_type.is_centred() {
             self.mean.clear();
         } else if self.mean.is_empty() {
             self.mean = vec![0.0; self.dimensions];
@@ -67,30 +57,6 @@ impl MatrixSpec {
             return invalid("mean", format!("a vector of length to {:e}", NORMS.end()), format!("length {norm:e}"));
         }
         Ok(self)
-    }
-
-    /// Bytes of a stored row; an `i8` row begins with its scale.
-    pub fn row_bytes(&self) -> usize {
-        let scale = if self.element_type == ElementType::I8 { size_of::<f32>() } else { 0 };
-        scale + self.dimensions * self.element_type.bytes()
-    }
-
-    /// Where the first row begins: after the header page and the mean.
-    pub(super) fn data_offset(&self) -> usize {
-        PAGE + (self.mean.len() * size_of::<f32>()).next_multiple_of(PAGE)
-    }
-
-    /// The length of a file of `rows` rows coded about a mean, where the element type needs one.
-    pub(crate) fn length_of(&self, rows: u64) -> u64 {
-        let checked = self.clone().checked();
-        let header = checked.map_or(PAGE, |spec| spec.data_offset()) as u64;
-        rows.saturating_mul(self.row_bytes() as u64).saturating_add(header)
-    }
-
-    /// The length of a file of `rows` rows, if a file can have it.
-    pub(super) fn file_length(&self, rows: u64) -> Option<u64> {
-        let length = rows.checked_mul(self.row_bytes() as u64)?.checked_add(self.data_offset() as u64)?;
-        i64::try_from(length).is_ok().then_some(length)
     }
 }
 
@@ -170,9 +136,10 @@ fn code(element_type: ElementType) -> u32 {
         ElementType::F32 => 0,
         ElementType::F16 => 1,
         ElementType::I8 => 2,
+        ElementType::I16 => 3,
     }
 }
 
 fn element_type(code: u32) -> Option<ElementType> {
-    [ElementType::F32, ElementType::F16, ElementType::I8].get(code as usize).copied()
+    [ElementType::F32, ElementType::F16, ElementType::I8, ElementType::I16].get(code as usize).copied()
 }

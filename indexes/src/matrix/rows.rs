@@ -3,7 +3,7 @@
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 
-use super::MatrixSpec;
+use super::{MatrixSpec, Planes};
 use crate::{ElementType, Error, Result};
 
 // Stored numbers are little-endian and are used in place.
@@ -11,6 +11,10 @@ const _: () = assert!(cfg!(target_endian = "little"), "the index format needs a 
 
 /// Codes run from -127 to 127.
 const MAX_CODE: f32 = 127.0;
+/// Steps of a fine code in one of a coarse code.
+const FINE_STEPS: f32 = 256.0;
+/// The largest sixteen-bit code: a coarse code of 127 and a fine one of 127.
+const MAX_FINE_CODE: f64 = 127.0 * 256.0 + 127.0;
 
 /// Whole rows in their stored form.
 #[derive(Clone, Copy)]
@@ -23,24 +27,45 @@ pub(crate) enum Rows<'a> {
         mean: &'a [f32],
         rows: &'a [u8],
     },
+    /// Rows as those of `I8`, and for each `mean.len()` codes that tell it finer.
+    I16 {
+        mean: &'a [f32],
+        coarse: &'a [u8],
+        fine: &'a [u8],
+    },
 }
 
 impl<'a> Rows<'a> {
-    /// Views `bytes`, which begin with a row (and so are aligned for the element type).
-    pub fn new(spec: &'a MatrixSpec, bytes: &'a [u8]) -> Self {
+    /// Views the bytes of rows, which begin with a row (and so are aligned for the element type).
+    pub fn new(spec: &'a MatrixSpec, Planes { coarse, fine }: Planes<'a>) -> Self {
         match spec.element_type {
-            ElementType::F32 => Self::F32(bytemuck::cast_slice(bytes)),
-            ElementType::F16 => Self::F16(bytemuck::cast_slice(bytes)),
-            ElementType::I8 => Self::I8 { mean: &spec.mean, rows: bytes },
+            ElementType::F32 => Self::F32(bytemuck::cast_slice(coarse)),
+            ElementType::F16 => Self::F16(bytemuck::cast_slice(coarse)),
+            ElementType::I8 => Self::I8 { mean: &spec.mean, rows: coarse },
+            ElementType::I16 => Self::I16 { mean: &spec.mean, coarse, fine },
         }
     }
 
-    /// The stored bytes.
+    /// What the first plane tells of the rows: of those in two planes, rows near them (`dot::reach` tells how near).
+    pub fn coarse(self) -> Self {
+        match self {
+            Self::I16 { mean, coarse, .. } => Self::I8 { mean, rows: coarse },
+            whole => whole,
+        }
+    }
+
+    /// The scale of the row at this place, if rows are in two planes.
+    pub fn fine_scale(self, at: usize) -> Option<f32> {
+        let Self::I16 { mean, coarse, .. } = self else { return None };
+        Some(split_scale(&coarse[at * (size_of::<f32>() + mean.len())..]).0)
+    }
+
+    /// The stored bytes of the first plane.
     pub fn bytes(self) -> &'a [u8] {
         match self {
             Self::F32(values) => bytemuck::cast_slice(values),
             Self::F16(values) => bytemuck::cast_slice(values),
-            Self::I8 { rows, .. } => rows,
+            Self::I8 { rows, .. } | Self::I16 { coarse: rows, .. } => rows,
         }
     }
 
@@ -52,7 +77,9 @@ impl<'a> Rows<'a> {
         let values = match self {
             Self::F32(values) => return values,
             Self::F16(values) => values.len(),
-            Self::I8 { mean, rows } => rows.len() / (size_of::<f32>() + mean.len()) * mean.len(),
+            Self::I8 { mean, rows } | Self::I16 { mean, coarse: rows, .. } => {
+                rows.len() / (size_of::<f32>() + mean.len()) * mean.len()
+            }
         };
         self.widen(&mut buffer[..values]);
         &buffer[..values]
@@ -82,6 +109,17 @@ impl WithSimd for Widen<'_> {
                 for (row, out) in rows.zip(self.out.chunks_exact_mut(mean.len())) {
                     let (scale, codes) = split_scale(row);
                     map(codes, out, |code| scale * i8_value(code));
+                    out.iter_mut().zip(mean).for_each(|(out, mean)| *out += mean);
+                }
+            }
+            Rows::I16 { mean, coarse, fine } => {
+                let rows = coarse.chunks_exact(size_of::<f32>() + mean.len()).zip(fine.chunks_exact(mean.len()));
+                for ((row, fine), out) in rows.zip(self.out.chunks_exact_mut(mean.len())) {
+                    let (scale, codes) = split_scale(row);
+                    map(codes, out, i8_value);
+                    // The sum of both codes has sixteen bits: it is exact.
+                    let codes = out.iter_mut().zip(fine);
+                    codes.for_each(|(out, fine)| *out = scale * (*out + i8_value(*fine) / FINE_STEPS));
                     out.iter_mut().zip(mean).for_each(|(out, mean)| *out += mean);
                 }
             }
@@ -134,8 +172,9 @@ pub(crate) fn split_scale(row: &[u8]) -> (f32, &[u8]) {
     (f32::from_le_bytes(std::array::from_fn(|i| scale[i])), codes)
 }
 
-/// Writes the stored form of `row` to `out`. `number` is the row's number, for messages.
-pub(super) fn encode(spec: &MatrixSpec, number: u64, row: &[f32], out: &mut [u8]) -> Result<()> {
+/// Writes the stored form of `row` to the bytes of both planes. `number` is the row's number, for messages.
+pub(super) fn encode(spec: &MatrixSpec, number: u64, row: &[f32], planes: [&mut [u8]; 2]) -> Result<()> {
+    let [out, fine] = planes;
     match spec.element_type {
         ElementType::F32 => out.copy_from_slice(bytemuck::cast_slice(row)),
         ElementType::F16 => {
@@ -152,17 +191,34 @@ pub(super) fn encode(spec: &MatrixSpec, number: u64, row: &[f32], out: &mut [u8]
             }
         }
         ElementType::I8 => {
-            let largest = row.iter().zip(&spec.mean).map(|(x, m)| (x - m).abs()).fold(0.0, f32::max);
-            let scale = largest / MAX_CODE;
-            // A row on the mean has the scale 0, and codes of 0.
-            let per_unit = if scale > 0.0 { 1.0 / f64::from(scale) } else { 0.0 };
-            let (head, codes) = out.split_at_mut(size_of::<f32>());
-            head.copy_from_slice(&scale.to_le_bytes());
+            let (per_unit, codes) = put_scale(spec, row, out);
             for ((value, mean), code) in row.iter().zip(&spec.mean).zip(codes) {
                 // `as` clamps at 127, so the rounding of the scale cannot wrap a code around.
                 *code = ((f64::from(value - mean) * per_unit).round() as i8).max(-(MAX_CODE as i8)) as u8;
             }
         }
+        ElementType::I16 => {
+            let (per_unit, codes) = put_scale(spec, row, out);
+            let per_step = per_unit * f64::from(FINE_STEPS);
+            for (((value, mean), code), fine) in row.iter().zip(&spec.mean).zip(codes).zip(fine) {
+                let steps = (f64::from(value - mean) * per_step).round().clamp(-MAX_FINE_CODE, MAX_FINE_CODE) as i32;
+                // The nearest coarse code, and from -128 to 127 steps from there.
+                let nearest = (steps + 128) >> 8;
+                *code = nearest as i8 as u8;
+                *fine = (steps - (nearest << 8)) as i8 as u8;
+            }
+        }
     }
     Ok(())
+}
+
+/// Writes the scale with which the codes of `row` reach its farthest value, and gives what is coded as 1, inverted, with
+/// the place of the codes.
+fn put_scale<'a>(spec: &MatrixSpec, row: &[f32], out: &'a mut [u8]) -> (f64, &'a mut [u8]) {
+    let largest = row.iter().zip(&spec.mean).map(|(x, m)| (x - m).abs()).fold(0.0, f32::max);
+    let scale = largest / MAX_CODE;
+    let (head, codes) = out.split_at_mut(size_of::<f32>());
+    head.copy_from_slice(&scale.to_le_bytes());
+    // A row on the mean has the scale 0, and codes of 0.
+    (if scale > 0.0 { 1.0 / f64::from(scale) } else { 0.0 }, codes)
 }

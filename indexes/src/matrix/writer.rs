@@ -1,17 +1,16 @@
 //! Writing a matrix file, row after row, with checkpoints.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::block::Block;
 use super::header::Header;
-use super::{Matrix, MatrixSpec, Rows, rows};
+use super::places::GROUP_ROWS;
+use super::{Matrix, MatrixSpec, Planes, Rows};
 use crate::bytes::PAGE;
 use crate::{Error, Result, Vectors, dot};
-
-/// Rows read at once from a file.
-const READ_ROWS: usize = 1024;
 
 /// Writes a matrix file. Until [`finish`](Self::finish) the header page is empty and no reader accepts the file.
 #[derive(Debug)]
@@ -19,6 +18,14 @@ pub struct MatrixWriter {
     path: PathBuf,
     file: BufWriter<File>,
     header: Header,
+    group: Group,
+}
+
+/// The rows of the last group until it is full, where rows are in two planes. The file stands at the group's start.
+#[derive(Debug, Default)]
+struct Group {
+    coarse: Vec<u8>,
+    fine: Vec<u8>,
 }
 
 impl MatrixWriter {
@@ -54,34 +61,88 @@ impl MatrixWriter {
         file.set_len(length).map_err(Error::io("truncate", path))?;
         // A finished file becomes unfinished again before it changes.
         file.write_all(&[0; PAGE]).map_err(Error::io("write", path))?;
-        file.seek(SeekFrom::Start(writer.header.spec.data_offset() as u64)).map_err(Error::io("seek in", path))?;
-        writer.measure(rows)?;
+        writer.read(rows)?;
         Ok(writer)
     }
 
     fn new(path: &Path, file: File, spec: MatrixSpec) -> Result<Self> {
         let header = Header { spec: spec.checked()?, rows: 0, max_norm: 0.0 };
-        Ok(Self { path: path.into(), file: BufWriter::with_capacity(1 << 20, file), header })
+        let file = BufWriter::with_capacity(1 << 20, file);
+        Ok(Self { path: path.into(), file, header, group: Group::default() })
     }
 
-    /// Reads the next `rows` rows of the file to learn their norms, and leaves the file after them.
-    fn measure(&mut self, rows: u64) -> Result<()> {
-        let row_bytes = self.header.spec.row_bytes();
-        let mut buffer = AlignedBytes::new(READ_ROWS * row_bytes);
+    /// Reads the first `rows` rows of the file to learn their norms, and leaves the file where the next row goes; the
+    /// rows of a group that is not full are kept, to be written again with those that fill it.
+    fn read(&mut self, rows: u64) -> Result<()> {
         while self.header.rows < rows {
-            let count = (rows - self.header.rows).min(READ_ROWS as u64) as usize;
-            let bytes = &mut buffer.bytes()[..count * row_bytes];
-            self.file.get_mut().read_exact(bytes).map_err(Error::io("read", &self.path))?;
-            self.count(bytes)?;
+            let first = self.header.rows;
+            let spec = &self.header.spec;
+            let mut block = Block::zeros(spec, (rows - first).min(GROUP_ROWS) as usize);
+            let places = [spec.coarse_at(first), spec.fine_at(first)];
+            for (place, bytes) in places.into_iter().zip(block.planes_mut()).filter(|(_, bytes)| !bytes.is_empty()) {
+                let file = self.file.get_mut();
+                file.seek(SeekFrom::Start(place)).map_err(Error::io("seek in", &self.path))?;
+                file.read_exact(bytes).map_err(Error::io("read", &self.path))?;
+            }
+            if spec.group_start(rows) == first {
+                let Planes { coarse, fine } = block.planes();
+                self.group = Group { coarse: coarse.to_vec(), fine: fine.to_vec() };
+            }
+            self.count(block.planes())?;
+        }
+        let spec = &self.header.spec;
+        let next = spec.coarse_at(spec.group_start(rows));
+        self.file.get_mut().seek(SeekFrom::Start(next)).map_err(Error::io("seek in", &self.path))?;
+        Ok(())
+    }
+
+    /// Adds coded rows.
+    fn add(&mut self, planes: Planes<'_>) -> Result<()> {
+        self.put(planes).map_err(Error::io("write", &self.path))?;
+        self.count(planes)
+    }
+
+    /// Writes rows, or keeps them until their group is full.
+    fn put(&mut self, Planes { coarse, fine }: Planes<'_>) -> io::Result<()> {
+        let spec = &self.header.spec;
+        let (coarse_bytes, fine_bytes) = (spec.coarse_bytes(), spec.fine_bytes());
+        if fine_bytes == 0 {
+            return self.file.write_all(coarse);
+        }
+        for (coarse, fine) in coarse.chunks_exact(coarse_bytes).zip(fine.chunks_exact(fine_bytes)) {
+            self.group.coarse.extend_from_slice(coarse);
+            self.group.fine.extend_from_slice(fine);
+            if self.group.fine.len() as u64 == GROUP_ROWS * fine_bytes as u64 {
+                self.file.write_all(&self.group.coarse)?;
+                self.file.write_all(&self.group.fine)?;
+                self.group.coarse.clear();
+                self.group.fine.clear();
+            }
         }
         Ok(())
     }
 
+    /// Writes the rows of a group that is not full to their places, and goes back to its start.
+    fn put_group(&mut self) -> io::Result<()> {
+        if self.group.fine.is_empty() {
+            return Ok(());
+        }
+        let spec = &self.header.spec;
+        let start = spec.coarse_at(spec.group_start(self.header.rows));
+        let missing =
+            (spec.fine_at(self.header.rows) - start) as usize - self.group.coarse.len() - self.group.fine.len();
+        self.file.write_all(&self.group.coarse)?;
+        self.file.write_all(&vec![0; missing])?;
+        self.file.write_all(&self.group.fine)?;
+        self.file.seek(SeekFrom::Start(start))?;
+        Ok(())
+    }
+
     /// Counts coded rows that are in the file, or about to be.
-    fn count(&mut self, coded: &[u8]) -> Result<()> {
+    fn count(&mut self, planes: Planes<'_>) -> Result<()> {
         let Header { spec, rows, max_norm } = &mut self.header;
-        let mut vectors = vec![0.0; coded.len() / spec.row_bytes() * spec.dimensions];
-        Rows::new(spec, coded).widen(&mut vectors);
+        let mut vectors = vec![0.0; planes.coarse.len() / spec.coarse_bytes() * spec.dimensions];
+        Rows::new(spec, planes).widen(&mut vectors);
         for row in vectors.chunks_exact(spec.dimensions) {
             let norm = dot::norm(row);
             if !norm.is_finite() {
@@ -109,14 +170,8 @@ impl MatrixWriter {
     /// [`Error::Io`].
     pub fn append(&mut self, vectors: &Vectors) -> Result<()> {
         vectors.check(self.header.spec.dimensions, "row", self.header.rows)?;
-        let row_bytes = self.header.spec.row_bytes();
-        let mut buffer = AlignedBytes::new(vectors.len() * row_bytes);
-        let coded = buffer.bytes();
-        for ((row, out), number) in vectors.rows().zip(coded.chunks_exact_mut(row_bytes)).zip(self.header.rows..) {
-            rows::encode(&self.header.spec, number, row, out)?;
-        }
-        self.file.write_all(coded).map_err(Error::io("write", &self.path))?;
-        self.count(coded)
+        let block = self.header.spec.encode(vectors.as_slice(), self.header.rows)?;
+        self.add(block.planes())
     }
 
     /// Adds `rows` of another matrix: byte for byte, if it codes rows as this one does, else coded anew.
@@ -128,8 +183,8 @@ impl MatrixWriter {
     /// # Panics
     /// When `rows` ends after the last row of `from`.
     pub fn copy(&mut self, from: &Matrix, rows: Range<u64>) -> Result<()> {
-        for start in rows.clone().step_by(READ_ROWS) {
-            let rows = start..rows.end.min(start + READ_ROWS as u64);
+        for start in rows.clone().step_by(GROUP_ROWS as usize) {
+            let rows = start..rows.end.min(start + GROUP_ROWS);
             let mut vectors = vec![0.0; (rows.end - rows.start) as usize * from.dimensions()];
             from.widen(rows.clone(), &mut vectors);
             let unsound = |row: &[f32]| !dot::norm(row).is_finite();
@@ -140,9 +195,9 @@ impl MatrixWriter {
                 self.append(&Vectors::new(from.dimensions(), vectors)?)?;
                 continue;
             }
-            let coded = from.bytes(rows);
-            self.file.write_all(coded).map_err(Error::io("write", &self.path))?;
-            self.count(coded)?;
+            for run in from.runs(rows) {
+                self.add(from.planes(run))?;
+            }
         }
         Ok(())
     }
@@ -152,7 +207,7 @@ impl MatrixWriter {
     /// # Errors
     /// [`Error::Io`].
     pub fn checkpoint(&mut self) -> Result<u64> {
-        self.file.flush().map_err(Error::io("write", &self.path))?;
+        self.put_group().and_then(|()| self.file.flush()).map_err(Error::io("write", &self.path))?;
         self.file.get_ref().sync_data().map_err(Error::io("sync", &self.path))?;
         Ok(self.header.rows)
     }
@@ -168,21 +223,5 @@ impl MatrixWriter {
         file.write_all(&self.header.encode()).map_err(Error::io("write", &self.path))?;
         file.sync_all().map_err(Error::io("sync", &self.path))?;
         Ok(rows)
-    }
-}
-
-/// Bytes that may be viewed as any element type.
-struct AlignedBytes {
-    words: Vec<u64>,
-    length: usize,
-}
-
-impl AlignedBytes {
-    fn new(length: usize) -> Self {
-        Self { words: vec![0; length.div_ceil(size_of::<u64>())], length }
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.length]
     }
 }

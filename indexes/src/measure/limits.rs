@@ -18,6 +18,8 @@ const WORDS: usize = 32 << 20;
 const PART: usize = 1 << 16;
 /// Bytes of the widened rows that are compared from the cache, beside the queries.
 const TILE_BYTES: usize = 144 << 10;
+/// The most rows that are compared: all in one group of a matrix.
+const MAX_ROWS: usize = 1020;
 /// Time for each measurement.
 const TIME: Duration = Duration::from_millis(300);
 
@@ -102,7 +104,7 @@ fn add(words: &[u64]) -> u64 {
 /// Nanoseconds for a row and a query of a batch on one core, from rows that stay in the cache.
 fn pair_ns(element_type: ElementType, dimensions: usize) -> Result<f64> {
     let spec = MatrixSpec::new(dimensions, element_type);
-    let rows = (TILE_BYTES / (dimensions * size_of::<f32>())).max(1).next_multiple_of(6);
+    let rows = (TILE_BYTES / (dimensions * size_of::<f32>())).clamp(1, MAX_ROWS).next_multiple_of(6);
     let folder = tempfile::tempdir().map_err(Error::io("make", "a temporary folder"))?;
     let path = folder.path().join("vectors");
     let values = (0..rows.max(BATCH) * dimensions).map(|at| (at % 61) as f32 / 61.0 - 0.4).collect::<Vec<_>>();
@@ -115,7 +117,7 @@ fn pair_ns(element_type: ElementType, dimensions: usize) -> Result<f64> {
     let (mut best, start) = (f64::INFINITY, Instant::now());
     while start.elapsed() < TIME {
         let pass = Instant::now();
-        panels.score(matrix.stored(0..rows as u64).widened(&mut tile), &mut scores);
+        panels.score(matrix.stored(0..rows as u64).coarse().widened(&mut tile), &mut scores);
         best = best.min(pass.elapsed().as_secs_f64());
     }
     Ok(best * 1e9 / (rows * BATCH) as f64)

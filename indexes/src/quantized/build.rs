@@ -198,7 +198,7 @@ fn write(
     };
     let mut writer = CodesWriter::create(path, shape, coder, coder.units(), signs, &directory)?;
     let spec = MatrixSpec::new(matrix.dimensions(), ElementType::I8).with_mean(coder.mean().to_vec());
-    writer.put_centroids(&code_all(coder, &centroids.fine), &spec.encode(&centroids.fine)?)?;
+    writer.put_centroids(&code_all(coder, &centroids.fine), spec.encode(&centroids.fine, 0)?.planes().coarse)?;
     let record = waiting.record;
     let waiting = waiting.map()?;
     let mut block = vec![0; row_bytes(matrix.dimensions()) * BLOCK];

@@ -31,6 +31,7 @@ pub(crate) use limit::code_ns;
 use scan::{Batch, Probing};
 
 use crate::effort::{Calibration, Effort};
+use crate::flat::refined_for;
 use crate::measure::Work;
 use crate::{Access, Error, Flat, Hit, Index, LiveRows, Matrix, Result, SearchParams, Vectors};
 
@@ -204,8 +205,9 @@ impl Index for Quantized {
         let share = (probing.probes as f64 / lists.max(1.0)).min(1.0);
         let centroids = if share < 1.0 { lists } else { 0.0 };
         let read_once = (slots * (share * batch).min(1.0) + centroids) * code / batch;
-        let row = self.matrix.stored_bytes() as f64 / self.matrix.rows().max(1) as f64;
-        let bytes = read_once + probing.candidates as f64 * row;
+        let (spec, refined) = (self.matrix.spec(), probing.candidates.min(refined_for(params.top_k)));
+        let scored = probing.candidates * spec.coarse_bytes() + refined * spec.fine_bytes();
+        let bytes = read_once + scored as f64;
         Some(Work { bytes, pairs: slots * share + centroids })
     }
 }

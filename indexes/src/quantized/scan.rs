@@ -10,6 +10,7 @@ use super::coder::coordinates;
 use super::gather::Gather;
 use super::kernel::{BLOCK, Query, WIDTH};
 use crate::dot;
+use crate::flat::refined_for;
 use crate::workers::run_workers;
 use crate::{Hit, Result, SearchParams};
 
@@ -226,7 +227,9 @@ impl<'a> Batch<'a> {
             all.sort_unstable();
             cold_rows.ask(matrix.file(), all.into_iter().map(|row| matrix.place(row)));
         }
-        self.for_each(rows, |_, rows, query| cold_rows.watch(|| exact.best_of(query, &rows, self.top_k)))
+        self.for_each(rows, |_, rows, query| {
+            cold_rows.watch(|| exact.best_of(query, &rows, self.top_k, refined_for(self.top_k)))
+        })
     }
 
     /// What `work` makes of what there is for each query, in order.

@@ -25,6 +25,7 @@ CHECKSUM_AT = 4064
 BLOCK = 64
 GROUP = 24
 ROUNDS = 4
+GROUP_ROWS = 1024
 f32 = np.float32
 
 
@@ -76,15 +77,34 @@ def read_vectors(path):
     """The vectors that the rows stand for."""
     data = path.read_bytes()
     kind, dimensions, rows = int(number(data, 12, "<u4")), int(number(data, 16, "<u8")), int(number(data, 24, "<u8"))
-    start = PAGE + (pages(4 * dimensions) if kind == 2 else 0)
+    start = PAGE + (pages(4 * dimensions) if kind >= 2 else 0)
     check_head(data, b"HSVECTOR", start)
     if kind < 2:
         values = np.frombuffer(data, ("<f4", "<f2")[kind], offset=start)
         return values.reshape(rows, dimensions).astype(f32)
     mean = np.frombuffer(data, "<f4", dimensions, PAGE)
-    stored = np.frombuffer(data, np.uint8, offset=start).reshape(rows, 4 + dimensions)
-    scales = stored[:, :4].copy().view("<f4")
-    return mean + scales * stored[:, 4:].view(np.int8).astype(f32)
+    stored = np.frombuffer(data, np.uint8, offset=start)
+    if kind == 2:
+        coarse, fine = stored.reshape(rows, 4 + dimensions), None
+    else:
+        coarse, fine = planes(stored, rows, dimensions)
+    scales = coarse[:, :4].copy().view("<f4")
+    codes = coarse[:, 4:].view(np.int8).astype(f32)
+    if fine is not None:
+        codes += fine.view(np.int8).astype(f32) / f32(256)
+    return mean + scales * codes
+
+
+def planes(stored, rows, dimensions):
+    """Both planes of `i16` rows, which stand in groups."""
+    coarse, fine = [], []
+    for first in range(0, rows, GROUP_ROWS):
+        count = min(GROUP_ROWS, rows - first)
+        at = first * (4 + 2 * dimensions)
+        end = at + GROUP_ROWS * (4 + dimensions)
+        coarse.append(stored[at:end].reshape(GROUP_ROWS, 4 + dimensions)[:count])
+        fine.append(stored[end : end + count * dimensions].reshape(count, dimensions))
+    return np.concatenate(coarse), np.concatenate(fine)
 
 
 def scores(rows, query):

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use hindsearch_indexes::{Deleted, ElementType, Interrupt, Matrix};
+use hindsearch_indexes::{Deleted, Interrupt, Matrix};
 
 use super::base::{Base, Means, Step};
 use super::state::Task;
@@ -38,7 +38,7 @@ pub fn append(options: &AppendOptions, on_stage: OnStage<'_>, interrupt: &Interr
     let (lock, base) = Base::lock(&options.index)?;
     let build = options.as_build(&base);
     refuse_own_output(&build)?;
-    let (plan, embedder) =
+    let (plan, embedder, _) =
         Plan::prepare(&build).map_err(|error| base.provenance.explain(&options.index, &build.model, error))?;
     base.provenance.check_passage_model(&options.index, &embedder)?;
     plan.check(&build)?;
@@ -47,7 +47,7 @@ pub fn append(options: &AppendOptions, on_stage: OnStage<'_>, interrupt: &Interr
     let step =
         Step { out: &options.index, index: &build.index, task, restart: options.means.restart, on_stage, interrupt };
     let (mut run, mut state) = base.stage(lock, step)?;
-    if build.index.element_type == ElementType::I8 {
+    if build.index.element_type.is_centred() {
         run.mean = Some(Matrix::open(&base.generation.path().join("vectors"))?.spec().mean.clone());
     }
     let material = build.material()?;
@@ -78,6 +78,7 @@ impl AppendOptions {
         BuildOptions {
             corpus: self.corpus.clone(),
             format: self.format,
+            vectors: Vec::new(),
             out: self.index.clone(),
             model: self.means.model.clone().unwrap_or_else(|| ModelSource::parse(&record.source)),
             embed: record.for_passages(self.means.embed.clone()),

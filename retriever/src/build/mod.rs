@@ -155,7 +155,8 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
     let run = Run { out: &options.out, index: &options.index, staging, shard: 1, mean: None, on_stage, interrupt };
 
     let corpus = state.store_corpus(&run, &options.material()?)?;
-    let Written { embedder, embedded, taken, imported } = run.write_vectors(options, embedder, vectors, &corpus, &mut state)?;
+    let Written { embedder, embedded, taken, imported } =
+        run.write_vectors(options, embedder, vectors, &corpus, &mut state)?;
     run.write_structures()?;
     let index = &options.index;
     let mut manifest = Manifest::new(index.kind, corpus.len(), embedder.dimensions(), index.element_type);
@@ -240,8 +241,7 @@ impl Run<'_> {
             let embedded = vectors::embed_all(self, &embedder, corpus, state)?;
             return Ok(Written { embedder, embedded, taken: 0, imported: None });
         };
-        let pairing =
-            Pairs { options, file: &file, embedder: &embedder, interrupt: self.interrupt }.check(corpus)?;
+        let pairing = Pairs { options, file: &file, embedder: &embedder, interrupt: self.interrupt }.check(corpus)?;
         let taken = import::copy_all(self, &file, &embedder, state)?;
         let files = names(&options.vectors);
         let imported = Some(Imported { files, format: file.format(), values: state.values, pairing });

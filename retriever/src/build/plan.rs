@@ -115,7 +115,7 @@ impl Plan {
             passages_exact: exact,
             dimensions: card.dimensions,
             text_bytes: text_bytes.saturating_add(ids),
-            vector_bytes: footprint.file("vectors"),
+            vector_bytes: footprint.file("vectors") + footprint.file("second plane"),
             graph_bytes,
             disk_needed: disk.saturating_sub(staged_bytes(&options.out)),
             disk_free: available_disk(&options.out),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use hindsearch_indexes::{ElementType, Interrupt, Matrix, MatrixSpec, MatrixWriter, Progress};
+use hindsearch_indexes::{Interrupt, Matrix, MatrixSpec, MatrixWriter, Progress};
 
 use super::state::{State, is_damage};
 use super::{Run, Stage, held_out};
@@ -111,7 +111,7 @@ pub(super) fn writer(
             resumed => return resumed,
         }
     }
-    if element_type == ElementType::I8 {
+    if element_type.is_centred() {
         state.mean = Some(centre()?);
     }
     state.save(&run.staging)?;
