@@ -1,6 +1,7 @@
 //! Memory grows neither with a file of vectors nor with what its header claims. One test, so that nothing else is counted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
 use std::io::Write;

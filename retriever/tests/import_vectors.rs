@@ -1,11 +1,11 @@
 //! Vectors that exist are taken from files instead of embedding, and only with the passages that they belong to.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 
-use hindsearch_indexes::SearchParams;
 use hindsearch_indexes::{
-    ElementType, ErrorKind, ExportFormat, Generation, IndexKind, Interrupt, Matrix, Vectors, export_vectors, read_npy,
-    write_npy,
+    ElementType, ErrorKind, ExportFormat, Generation, IndexKind, Interrupt, Matrix, SearchParams, Vectors,
+    export_vectors, read_npy, write_npy,
 };
 use hindsearch_retriever::build::{BuildOptions, BuildReport, IndexOptions, Stage, build};
 use hindsearch_retriever::embed::{CardOverrides, EmbedOptions, Embedder, InputKind, ModelSource, Pooling};
@@ -205,7 +205,10 @@ fn rows_of_other_passages_are_refused_with_where_they_are() {
     assert_eq!(error.kind(), ErrorKind::Incompatible);
     // One passage more in the middle.
     world.write("later.npy", usual[..200].iter().chain(&usual[201..]).cloned());
-    world.refused(&["later.npy"], &["shifted by -1 from a row after 199 on"]);
+    world.refused(
+        &["later.npy"],
+        &["the vector of row 225 is in row 224: rows are shifted by -1 from a row after 187 on"],
+    );
     // The last row alone shows that one is missing near the end.
     world.write("last.npy", usual[..298].iter().chain(&usual[299..]).cloned());
     world.refused(&["last.npy"], &["row 299", "1 of 64 sampled rows differ"]);
