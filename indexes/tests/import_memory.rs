@@ -1,5 +1,5 @@
 //! Memory grows neither with a file of vectors nor with what its header claims. One test, so that nothing else is counted.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
