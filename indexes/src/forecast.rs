@@ -5,7 +5,8 @@
 
 use serde::Serialize;
 
-use crate::measure::{BATCH, Limits, Work};
+use crate::measure::{BATCH, Limits, TOP_K, Work};
+use crate::quantized::candidates_for;
 use crate::{ElementType, Footprint, Layout};
 
 /// Core-seconds for coding a row of 768 values.
@@ -24,8 +25,7 @@ const PROBES: f64 = 64.0;
 const PROBES_ROWS: f64 = 100_000.0;
 /// Rows of a list.
 const LIST_ROWS: f64 = 160.0;
-/// Rows that are scored again from their vectors, and nanoseconds for one, in memory.
-const RESCORED: f64 = 100.0;
+/// Nanoseconds for scoring a candidate from its vector, in memory.
 const RESCORED_NS: f64 = 130.0;
 /// The dimensions of the figures above.
 const DIMENSIONS: f64 = 768.0;
@@ -73,7 +73,8 @@ impl Forecast {
     pub fn new(layout: Layout, element_type: ElementType, rows: u64, dimensions: usize, limits: &Limits) -> Self {
         let footprint = layout.footprint(element_type, rows, dimensions);
         let (count, scale) = (rows as f64, dimensions as f64 / DIMENSIONS);
-        let rescoring = RESCORED.min(count) * RESCORED_NS * scale * 1e-9;
+        let rescored = candidates_for(TOP_K, dimensions) as f64;
+        let rescoring = rescored.min(count) * RESCORED_NS * scale * 1e-9;
         let code_ns = limits.pair_ns.unwrap_or(CODE_NS * scale);
         let needed = footprint.memory() as f64;
         let scan = |name, pairs: f64, pair_ns: f64, extra: f64| {

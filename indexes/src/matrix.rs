@@ -168,7 +168,7 @@ pub fn mixed_rows(matrix: &Matrix, count: usize) -> Result<Vectors> {
     // A linear congruential generator (Knuth, MMIX) is random enough to choose rows.
     let mut row = || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (u128::from(random) * u128::from(matrix.rows()) >> 64) as u64
+        ((u128::from(random) * u128::from(matrix.rows())) >> 64) as u64
     };
     if matrix.rows() == 0 {
         return Err(Error::InvalidInput {

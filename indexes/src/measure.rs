@@ -34,8 +34,8 @@ pub struct Work {
     pub pairs: f64,
 }
 
-/// The efforts to measure an index of a kind with, lowest first; `rows` are those of the index.
-pub fn efforts(kind: IndexKind, rows: u64) -> Vec<Effort> {
+/// The efforts to measure an index of a kind with, lowest first; it has `rows` of `dimensions` values.
+pub fn efforts(kind: IndexKind, rows: u64, dimensions: usize) -> Vec<Effort> {
     match kind {
         IndexKind::Flat => vec![Effort::Exact],
         IndexKind::Hnsw => {
@@ -45,7 +45,8 @@ pub fn efforts(kind: IndexKind, rows: u64) -> Vec<Effort> {
         IndexKind::Quantized => {
             let lists = (rows / ROWS_PER_LIST as u64) as usize;
             let probes = (2..).map(|power| 1_usize << power).take_while(|probes| *probes <= lists / 4);
-            let settings = |probes| [50, candidates_for(TOP_K)].map(|candidates| Effort::Lists { probes, candidates });
+            let usual = candidates_for(TOP_K, dimensions);
+            let settings = |probes| [usual / 2, usual].map(|candidates| Effort::Lists { probes, candidates });
             probes.flat_map(settings).chain([Effort::Exhaustive, Effort::Exact]).collect()
         }
     }

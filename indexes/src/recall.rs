@@ -1,11 +1,10 @@
 //! How much of the truth an approximate index finds.
 
+use crate::quantized::candidates_for;
 use crate::{Calibration, Effort, Error, Hit, Hnsw, Index, Quantized, Result, SearchParams, Sharded, Vectors};
 
 /// Hits that lists are calibrated for.
 pub(crate) const CALIBRATED_HITS: usize = 10;
-/// Rows scored for them: fewer find less, and are much of the work where few lists are enough.
-const CALIBRATED_CANDIDATES: [usize; 3] = [30, 50, 100];
 /// Values of `expansion_search` that [`choose_expansion`] tries.
 const EXPANSIONS: [usize; 7] = [64, 96, 128, 192, 256, 384, 512];
 
@@ -77,10 +76,12 @@ pub fn calibrate(exact: &dyn Index, codes: &Sharded<Quantized>, queries: &Vector
     let truth = exact.search(queries, &SearchParams::top(CALIBRATED_HITS))?;
     let largest = codes.parts().map(|(_, part)| part).max_by_key(|part| part.lists());
     let lists = largest.map_or(0, Quantized::lists);
+    let usual = candidates_for(CALIBRATED_HITS, codes.dimensions());
     let mut settings = Vec::new();
+    // Fewer candidates find less, and are much of the work where few lists are enough.
     let mut probes = 1;
     while probes <= lists {
-        for candidates in CALIBRATED_CANDIDATES {
+        for candidates in [usual * 3 / 10, usual / 2, usual] {
             let effort = Effort::Lists { probes, candidates };
             let found = codes.search(queries, &SearchParams { effort, ..SearchParams::top(CALIBRATED_HITS) })?;
             let recall = |top_k: usize| {

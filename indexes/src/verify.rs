@@ -18,8 +18,8 @@ const BUFFER: usize = 1 << 20;
 /// How far to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// The manifest's own checksum, the length of every file, and the hash of every file but `vectors` and
-    /// `passages` (of any shard). Needed before the graph is used: a damaged graph can crash or hang the search.
+    /// The manifest's own checksum, the length of every file, and the hash of every file but `vectors`, `passages` and
+    /// `codes` (of any shard). Needed before the graph is used: a damaged graph can crash or hang the search.
     Structure,
     /// All bytes of all files.
     Full,

@@ -12,9 +12,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use hindsearch_indexes::{
-    Deleted, ElementType, ErrorKind, FolderLock, Generation, GraphParams, Hit, HnswBuilder, Index, IndexKind,
-    Interrupt, Manifest, Matrix, MatrixSpec, MatrixWriter, Result, SearchParams, ShardFiles, Staging, Vectors, collect,
-    open_index,
+    Deleted, Effort, ElementType, ErrorKind, FolderLock, Generation, GraphParams, Hit, HnswBuilder, Index, IndexKind,
+    Interrupt, Manifest, Matrix, MatrixSpec, MatrixWriter, QuantizedBuilder, Result, SearchParams, ShardFiles, Staging,
+    Vectors, collect, open_index,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -34,10 +34,17 @@ fn write_shard(folder: &Path, number: usize, vectors: &Vectors, kind: IndexKind)
     for name in ["passages", "ids"] {
         fs::write(files.path(name), format!("{name} of shard {number}")).expect("a writable folder");
     }
-    if kind == IndexKind::Hnsw {
-        let matrix = Matrix::open(&files.path("vectors")).expect("sound vectors");
-        let builder = HnswBuilder { threads: 1, ..HnswBuilder::default() };
-        builder.build(&matrix, &files.path("graph"), &|_| (), &Interrupt::new()).expect("a graph");
+    let matrix = Matrix::open(&files.path("vectors")).expect("sound vectors");
+    match kind {
+        IndexKind::Flat => (),
+        IndexKind::Hnsw => {
+            let builder = HnswBuilder { threads: 1, ..HnswBuilder::default() };
+            builder.build(&matrix, &files.path("graph"), &|_| (), &Interrupt::new()).expect("a graph");
+        }
+        IndexKind::Quantized => {
+            let builder = QuantizedBuilder::default();
+            builder.build(&matrix, &files.path("codes"), &|_| (), &Interrupt::new()).expect("codes");
+        }
     }
 }
 
@@ -87,7 +94,7 @@ fn grow(root: &Path, more: Option<&Vectors>, gone: &[u64]) -> Generation {
 
 fn open(generation: &Generation) -> Box<dyn Index> {
     generation.verify(hindsearch_indexes::Depth::Full, &|_| (), &Interrupt::new()).expect("a sound generation");
-    open_index(generation, None).expect("a sound index")
+    open_index(generation, Effort::Calibrated).expect("a sound index")
 }
 
 /// The best of these rows by a plain sort of inner products in double precision.
@@ -129,7 +136,7 @@ fn check(index: &dyn Index, rows: &BTreeMap<u64, Vec<f32>>, queries: &Vectors, e
 fn all_shards_are_searched_as_one_and_deleted_rows_never_found() {
     let (first, second) = (common::vectors(3000, DIMENSIONS, 1), common::vectors(1000, DIMENSIONS, 2));
     let queries = common::vectors(20, DIMENSIONS, 3);
-    for kind in [IndexKind::Flat, IndexKind::Hnsw] {
+    for kind in [IndexKind::Flat, IndexKind::Hnsw, IndexKind::Quantized] {
         let exact = kind == IndexKind::Flat;
         let root = scratch();
         build(root.path(), &first, kind);
@@ -280,7 +287,7 @@ fn a_list_of_deleted_rows_that_is_damaged_or_of_another_index_is_refused() {
     staging.carry(&generation, |_| true).expect("links");
     let manifest = Manifest { deleted: 2, files: Vec::new(), ..generation.manifest().clone() };
     let wrong = publish(staging, manifest).expect("whole files");
-    let error = open_index(&wrong, None).err().expect("a contradiction");
+    let error = open_index(&wrong, Effort::Calibrated).err().expect("a contradiction");
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.to_string().contains("2 of 100 rows deleted"), "{error}");
 }

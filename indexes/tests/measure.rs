@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use hindsearch_indexes::measure::{Bench, Bound, Limits, Settings, Source, Subject, Truth, efforts};
 use hindsearch_indexes::{
-    ElementType, Error, Flat, Forecast, Hit, Index, IndexKind, Interrupt, Layout, Matrix, SearchParams, Synthetic,
-    mixed_rows,
+    Effort, ElementType, Error, Flat, Forecast, Hit, Index, IndexKind, Interrupt, Layout, Matrix, SearchParams,
+    Synthetic, mixed_rows,
 };
 
-const KINDS: [IndexKind; 2] = [IndexKind::Flat, IndexKind::Hnsw];
+const KINDS: [IndexKind; 3] = [IndexKind::Flat, IndexKind::Hnsw, IndexKind::Quantized];
 const LIMITS: Limits = Limits { cores: 2, core_bandwidth: 1e10, bandwidth: 2e10, pair_ns: Some(5.0) };
 
 fn layout(kind: IndexKind) -> Layout {
@@ -74,7 +74,7 @@ fn exact_search_is_measured_as_exact_with_its_bytes_and_comparisons() {
     let truth = subject.truth(&queries, &|_| (), &interrupt).unwrap();
     let settings = Settings { threads: 1, singles: 3, rounds: 1 };
     let bench = Bench { queries: &queries, truth: &truth, limits: LIMITS, settings, interrupt: &interrupt };
-    let measured = bench.measure(&*index, 0).unwrap();
+    let measured = bench.measure(&*index, Effort::Calibrated).unwrap();
     assert_eq!((measured.recall_1, measured.recall_3, measured.recall_10), (1.0, 1.0, 1.0));
     let work = measured.batch.work.unwrap();
     assert_eq!((work.pairs, work.bytes), (2000.0, 2000.0 * 32.0 * 4.0 / 256.0));
@@ -103,7 +103,7 @@ fn more_effort_finds_no_less_and_every_kind_offers_some() {
         let settings = Settings { threads: 1, singles: 1, rounds: 1 };
         let bench = Bench { queries: &queries, truth: &truth, limits: LIMITS, settings, interrupt: &interrupt };
         let recalls: Vec<f64> =
-            efforts(kind).iter().map(|effort| bench.measure(&*index, *effort).unwrap().recall_10).collect();
+            efforts(kind, 3000, 24).iter().map(|effort| bench.measure(&*index, *effort).unwrap().recall_10).collect();
         assert!(recalls.last() >= recalls.first() && recalls.last() > Some(&0.98), "{kind}: {recalls:?}");
     }
 }
@@ -157,12 +157,16 @@ fn footprints_are_the_lengths_of_the_files() {
     }
 }
 
-// By the design: 96 bytes of code, 4 of factors, a row number of 4, 16 of ids; lists of 160 rows, each with its centre's
-// code and plane.
+// By FORMAT.md: 96 bytes of code, 4 of factors, a row number of 4, 16 of ids; lists of 160 rows, each with a centroid's code
+// and row and a place in the directory; sections in whole pages.
 #[test]
 fn twenty_one_million_rows_fit_into_two_gigabytes_and_a_quarter() {
     let footprint = Layout::Quantized.footprint(ElementType::I8, 21_015_324, 768);
-    assert_eq!(footprint.file("codes"), 21_015_324 * 100 + 21_015_324_u64.div_ceil(160) * (100 + 768 + 4));
+    let lists = 21_015_324_u64.div_ceil(160);
+    let blocks = |slots: u64| slots.div_ceil(64) * 64 * 100;
+    let sections = [768 * 4, 4 * 96, (lists + 1) * 8, blocks(lists), lists * (768 + 4), blocks(21_015_324)];
+    let pages = sections.map(|bytes| bytes.next_multiple_of(4096));
+    assert_eq!(footprint.file("codes"), 4096 + pages.iter().sum::<u64>());
     assert!(footprint.memory() < 2_600_000_000);
     assert_eq!(footprint.file("row numbers"), 21_015_324 * 4);
     assert_eq!(footprint.file("vectors"), 4096 + 4096 + 21_015_324 * (768 + 4));

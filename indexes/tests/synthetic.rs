@@ -1,4 +1,5 @@
 //! Synthetic vectors: the same bytes however they are asked for, and the shape of text embeddings.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -25,6 +25,7 @@ const REPORT: &str = "built.json";
 
 /// Vectors to build an index of.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Source {
     /// The first rows of a synthetic world.
     Synthetic(Synthetic, u64),

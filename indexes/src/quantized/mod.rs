@@ -9,6 +9,7 @@ mod build;
 mod candidates;
 mod coder;
 mod cold;
+mod estimates;
 mod file;
 mod gather;
 mod kernel;
@@ -103,8 +104,12 @@ impl Quantized {
     }
 
     /// Uses another kernel: all give the same hits.
+    ///
+    /// # Panics
+    /// When this machine does not run it, see [`Kernel::available`].
     #[must_use]
     pub fn with_kernel(mut self, kernel: Kernel) -> Self {
+        assert!(Kernel::available().contains(&kernel), "a kernel that this machine runs, not {kernel:?}");
         self.kernel = kernel;
         self
     }
@@ -131,7 +136,7 @@ impl Quantized {
     /// How many lists are looked at, and how many candidates are scored, for `params`; `None` is exact search.
     fn probing(&self, params: &SearchParams) -> Option<Probing> {
         let all = self.lists();
-        let usual = candidates_for(params.top_k);
+        let usual = candidates_for(params.top_k, self.dimensions());
         let (probes, candidates) = match params.effort {
             Effort::Exact => return None,
             Effort::Exhaustive => (all, usual),
@@ -151,22 +156,30 @@ impl Quantized {
     /// where nothing was measured; `None` where only exact search reaches it.
     fn setting(&self, recall: f64, top_k: usize) -> Option<(usize, usize)> {
         let enough = self.calibration.iter().find(|setting| setting.recall_10 >= recall);
-        match enough {
+        let usual = candidates_for(top_k, self.dimensions());
+        let (probes, candidates) = match enough {
             // Measured for ten hits: others want candidates in the same measure.
             Some(setting) => {
-                let usual = candidates_for(top_k);
-                Some((setting.probes, usual * setting.candidates / candidates_for(CALIBRATED_HITS)))
+                let measured = candidates_for(CALIBRATED_HITS, self.dimensions());
+                (setting.probes, usual * setting.candidates / measured)
             }
-            None if self.calibration.is_empty() => Some((self.lists(), candidates_for(top_k))),
-            None => None,
-        }
-        .map(|(probes, candidates)| (probes, candidates.max(FEWEST_CANDIDATES).max(top_k)))
+            None if self.calibration.is_empty() => (self.lists(), usual),
+            None => return None,
+        };
+        Some((probes, candidates.max(FEWEST_CANDIDATES).max(top_k)))
     }
 }
 
+/// Dimensions with which ten candidates a hit are enough: the error of an estimate falls with the root of their number.
+const WELL_CODED: usize = 768;
+/// The most that fewer dimensions multiply the candidates by.
+const MOST_MORE: usize = 8;
+
 /// Candidates that are scored for `top_k` hits: a code of one bit confuses near-ties, which the rows tell apart.
-pub fn candidates_for(top_k: usize) -> usize {
-    top_k.saturating_mul(10).clamp(30, 300.max(top_k.saturating_mul(3)))
+pub fn candidates_for(top_k: usize, dimensions: usize) -> usize {
+    let candidates = top_k.saturating_mul(10).clamp(30, 300.max(top_k.saturating_mul(3)));
+    let scaled = candidates.saturating_mul(WELL_CODED).div_ceil(dimensions.max(1));
+    scaled.clamp(candidates, candidates.saturating_mul(MOST_MORE))
 }
 
 impl Index for Quantized {

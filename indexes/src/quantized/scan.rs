@@ -119,7 +119,7 @@ impl<'a> Batch<'a> {
 
     /// Asks for the tiles that come next but few, some at a time, where the file is not in memory.
     fn ask_ahead(&self, tile: usize, tiles: usize, count: usize) {
-        if tile % TILES_AHEAD == 0 {
+        if tile.is_multiple_of(TILES_AHEAD) {
             let from = if tile == 0 { 0 } else { tile + TILES_AHEAD };
             let blocks = |tile: usize| (tile.min(tiles) * TILE_BLOCKS).min(count) as u64;
             let (codes, ahead) = (&self.index.codes, blocks(from)..blocks(tile + 2 * TILES_AHEAD));

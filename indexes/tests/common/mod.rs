@@ -1,5 +1,5 @@
 //! Vectors like an embedder's: unit length, in a narrow cone, in clusters.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part, and fails by panicking")]
 
 use std::path::Path;
 use std::sync::Arc;

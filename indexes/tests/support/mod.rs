@@ -4,6 +4,7 @@
 
 pub mod build;
 pub mod faulty;
+pub mod quantized;
 pub mod volatile;
 
 use std::path::Path;

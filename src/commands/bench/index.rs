@@ -142,7 +142,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         settings: Settings { threads, singles: args.singles as usize, rounds: args.rounds.into() },
         interrupt: &context.interrupt,
     };
-    let chosen = if args.effort.is_empty() { efforts(subject.kind, rows) } else { args.effort.clone() };
+    let chosen = if args.effort.is_empty() { efforts(subject.kind, rows, dimensions) } else { args.effort.clone() };
     let (progress, mut settings) = (context.progress(), Vec::new());
     for (done, effort) in chosen.iter().enumerate() {
         progress.show("measuring", "efforts", Progress { done: done as u64, total: Some(chosen.len() as u64) });

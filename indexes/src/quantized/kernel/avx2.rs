@@ -1,6 +1,7 @@
 //! AVX2: look-ups of four coordinates by byte shuffles, 32 rows at once.
 
 #![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop, reason = "registers in arrays, several of them by the same number")]
 
 use std::arch::x86_64::*;
 

@@ -1,6 +1,7 @@
 //! AVX-512 with byte permutations (VBMI): a look-up of six coordinates for 64 rows is one instruction.
 
 #![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop, reason = "registers in arrays, several of them by the same number")]
 
 use std::arch::x86_64::*;
 

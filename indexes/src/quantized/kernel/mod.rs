@@ -14,7 +14,9 @@ mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 
-pub use table::{Query, QueryParts};
+pub use table::Query;
+#[cfg(target_arch = "x86_64")]
+pub use table::QueryParts;
 
 /// Rows of a block.
 pub const BLOCK: usize = 64;
@@ -57,20 +59,16 @@ pub enum Kernel {
 impl Kernel {
     /// Those that this machine runs, the fastest first.
     pub fn available() -> Vec<Self> {
-        let mut found = Vec::new();
-        #[cfg(target_arch = "x86_64")]
-        {
-            if avx512::is_available() {
-                found.push(Self::Avx512);
-            }
-            if avx2::is_available() {
-                found.push(Self::Avx2);
-            }
-        }
-        #[cfg(target_arch = "aarch64")]
-        found.push(Self::Neon);
-        found.push(Self::Scalar);
-        found
+        let all = [
+            #[cfg(target_arch = "x86_64")]
+            (Self::Avx512, avx512::is_available()),
+            #[cfg(target_arch = "x86_64")]
+            (Self::Avx2, avx2::is_available()),
+            #[cfg(target_arch = "aarch64")]
+            (Self::Neon, true),
+            (Self::Scalar, true),
+        ];
+        all.into_iter().filter(|(_, is_available)| *is_available).map(|(kernel, _)| kernel).collect()
     }
 
     /// The fastest.

@@ -1,6 +1,7 @@
 //! NEON: look-ups of four coordinates by byte tables, 16 rows at once.
 
 #![allow(unsafe_code)]
+#![allow(clippy::needless_range_loop, reason = "registers in arrays, several of them by the same number")]
 
 use std::arch::aarch64::*;
 

@@ -12,6 +12,7 @@ const ROUNDING: f32 = 3.0;
 const MAX_SUM: f32 = 30_000.0;
 
 /// Coordinates looked up at once.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "each architecture has its own"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// None: the kernel adds the weights themselves.
@@ -128,7 +129,8 @@ impl WithSimd for Round<'_> {
     }
 }
 
-/// The unit of the whole numbers: the finest with which every table entry and every row's sum fits.
+/// The unit of the whole numbers: the finest with which every table entry and every row's sum fits; 0 for a query so near
+/// the mean that its coordinates cannot be divided by it.
 #[inline(always)]
 fn step(rotated: &[f32]) -> f32 {
     let mut largest = 0f32;
@@ -143,7 +145,8 @@ fn step(rotated: &[f32]) -> f32 {
         largest = largest.max(tops);
     }
     let all: f32 = rotated.iter().map(|x| x.abs()).sum();
-    (largest / (MAX_ENTRY - ROUNDING)).max(all / MAX_SUM)
+    let step = (largest / (MAX_ENTRY - ROUNDING)).max(all / MAX_SUM);
+    if step.is_normal() { step } else { 0.0 }
 }
 
 /// The sums of all subsets of `weights`, at most three, shifted so that the least is zero; bit i of a subset is
