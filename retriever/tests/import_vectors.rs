@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hindsearch_indexes::{
-    ElementType, ErrorKind, ExportFormat, Generation, IndexKind, Interrupt, Matrix, SearchParams, Vectors,
-    export_vectors, read_npy, write_npy,
+    ElementType, ErrorKind, ExportFormat, Flat, Generation, IndexKind, Interrupt, Matrix, SearchParams, Sharded,
+    Vectors, export_vectors, read_npy, write_npy,
 };
 use hindsearch_retriever::build::{BuildOptions, BuildReport, IndexOptions, Stage, build};
 use hindsearch_retriever::embed::{CardOverrides, EmbedOptions, Embedder, InputKind, ModelSource, Pooling};
@@ -105,7 +106,8 @@ fn hits(index: &Path) -> Vec<(u64, f32)> {
 
 fn export(index: &Path, out: &Path) {
     let matrix = Matrix::open(&Generation::open_current(index).unwrap().path().join("vectors")).unwrap();
-    export_vectors(&matrix, out, ExportFormat::of(out).unwrap(), &|_| (), &Interrupt::new()).unwrap();
+    let index = Sharded::single(Flat::new(Arc::new(matrix)));
+    export_vectors(&index, out, ExportFormat::of(out).unwrap(), &|_| (), &Interrupt::new()).unwrap();
 }
 
 #[test]
