@@ -67,7 +67,7 @@ pub struct Embed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Index {
-    /// `flat` (exact) or `hnsw` (approximate).
+    /// `flat` (exact), `quantized` (approximate, in the least memory) or `hnsw` (approximate, a graph).
     pub kind: IndexKind,
     /// How a stored value is coded: `f32`, `f16`, `i8` or `i16`.
     pub element_type: ElementType,
