@@ -68,6 +68,13 @@ impl MappedFile {
         }
     }
 
+    /// Lets go of the pages that this process has mapped: they stay in the page cache, and come back when they are
+    /// touched. Without effect where it is refused.
+    pub(crate) fn unmap_pages(&self) {
+        // SAFETY: of a read-only map of a file nothing can be lost; whoever reads meanwhile gets the same bytes again.
+        let _ = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+    }
+
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use build::{QuantizedBuilder, ROWS_PER_LIST};
 pub use coder::row_bytes as code_row_bytes;
-use cold::Cold;
+use cold::{Cold, Mapped};
 use file::Codes;
 pub use file::Shape as CodesShape;
 use kernel::BLOCK;
@@ -59,6 +59,7 @@ pub struct Quantized {
     /// Of the codes, and of the rows.
     cold_codes: Cold,
     cold_rows: Cold,
+    mapped_rows: Mapped,
 }
 
 impl Quantized {
@@ -100,6 +101,7 @@ impl Quantized {
             kernel: Kernel::best(),
             cold_codes: Cold::default(),
             cold_rows: Cold::default(),
+            mapped_rows: Mapped::default(),
         })
     }
 
