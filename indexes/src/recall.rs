@@ -81,7 +81,7 @@ pub fn calibrate(exact: &dyn Index, codes: &Sharded<Quantized>, queries: &Vector
     // Fewer candidates find less, and are much of the work where few lists are enough.
     let mut probes = 1;
     while probes <= lists {
-        for candidates in [usual * 3 / 10, usual / 2, usual] {
+        for candidates in [usual * 3 / 10, usual / 2, usual, usual * 3] {
             let effort = Effort::Lists { probes, candidates };
             let found = codes.search(queries, &SearchParams { effort, ..SearchParams::top(CALIBRATED_HITS) })?;
             let recall = |top_k: usize| {

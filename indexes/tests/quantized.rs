@@ -74,16 +74,14 @@ fn efforts_find_what_they_promise() {
     };
 
     assert_eq!(calibration.last().unwrap().probes, index().lists());
-    for pair in calibration.windows(2) {
-        assert!(pair[0].probes < pair[1].probes, "{pair:?}");
-        assert!(pair[1].recall_10 >= pair[0].recall_10 - 0.002, "more lists find less: {pair:?}");
+    for few in &calibration {
+        for more in calibration.iter().filter(|more| more.probes >= few.probes && more.candidates >= few.candidates) {
+            assert!(more.recall_10 >= few.recall_10 - 0.002, "more finds less: {more:?}, {few:?}");
+        }
     }
     for wanted in [0.8, 0.95, Effort::DEFAULT_RECALL] {
         let setting = calibration.iter().find(|setting| setting.recall_10 >= wanted).unwrap();
-        assert!(
-            setting.probes < index().lists() || wanted > 0.95,
-            "all lists are needed for {wanted}: {calibration:?}"
-        );
+        assert!(setting.probes < index().lists() || wanted > 0.9, "all lists are needed for {wanted}: {calibration:?}");
         // Where it was measured, to the last hit; elsewhere, as well as 3,000 hits tell.
         assert_eq!(recall(Effort::Recall(wanted), &held_out), setting.recall_10);
         let found = recall(Effort::Recall(wanted), &others);

@@ -141,7 +141,8 @@ impl Quantized {
         let usual = candidates_for(params.top_k, self.dimensions());
         let (probes, candidates) = match params.effort {
             Effort::Exact => return None,
-            Effort::Exhaustive => (all, usual),
+            // Beside all codes, more candidates cost little, and among more rows more are near.
+            Effort::Exhaustive => (all, usual.saturating_mul(1 + magnitude(self.len()))),
             Effort::Lists { probes, candidates } => (probes.clamp(1, all.max(1)), candidates.max(params.top_k)),
             Effort::Candidates(least) => {
                 let (probes, candidates) = self.setting(Effort::DEFAULT_RECALL, params.top_k)?;
@@ -170,6 +171,11 @@ impl Quantized {
         };
         Some((probes, candidates.max(FEWEST_CANDIDATES).max(top_k)))
     }
+}
+
+/// How many times rows are ten times as many as the hundred thousand that candidates were counted for.
+fn magnitude(rows: u64) -> usize {
+    (rows / 100_000).checked_ilog10().unwrap_or(0) as usize
 }
 
 /// Dimensions with which ten candidates a hit are enough: the error of an estimate falls with the root of their number.
