@@ -30,14 +30,14 @@ fn check_setting(setting: &Value) {
 fn an_index_is_measured_at_every_effort_that_it_offers() {
     let bench = Bench::new();
     bench.corpus("c.jsonl", 300);
-    for (kind, efforts) in [("flat", 1), ("hnsw", 7)] {
+    for (kind, efforts) in [("flat", 1), ("hnsw", 7), ("quantized", 2)] {
         bench.ok(&["build", "c.jsonl", "--out", kind, "--index", kind]);
         let report = bench.ok(&["bench", "index", kind, "--singles", "3", "--rounds", "1", "--json"]).json();
         assert_eq!((&report["kind"], &report["rows"], &report["dimensions"]), (&kind.into(), &300.into(), &32.into()));
         let settings = report["settings"].as_array().expect("settings");
         assert_eq!(settings.len(), efforts, "{kind}");
         settings.iter().for_each(check_setting);
-        // So few rows are searched exactly by both.
+        // So few rows are searched exactly by all.
         assert!(settings.iter().all(|setting| setting["recall_10"] == 1.0), "{report}");
         assert!(report["limits"]["bandwidth"].as_f64() > Some(1e6), "{report}");
         assert!(report["process"]["anonymous"].as_u64() > Some(0), "{report}");
@@ -83,7 +83,7 @@ fn a_bench_of_synthetic_vectors_tells_hits_draws_recall_and_keeps_the_index() {
     let report = bench.ok(&arguments).json();
     let settings = report["settings"].as_array().expect("settings");
     let efforts: Vec<_> = settings.iter().map(|setting| &setting["effort"]).collect();
-    assert_eq!(efforts, [64, 512]);
+    assert_eq!(efforts, ["64", "512"]);
     settings.iter().for_each(check_setting);
     let hits = settings[1]["hits"].as_array().expect("hits");
     assert_eq!((hits.len(), hits[0].as_array().map(Vec::len)), (40, Some(10)));

@@ -43,7 +43,7 @@ impl fmt::Display for Effort {
             Self::Exhaustive => f.write_str("exhaustive"),
             Self::Exact => f.write_str("exact"),
             Self::Candidates(least) => write!(f, "{least}"),
-            Self::Lists { probes, candidates } => write!(f, "lists={probes},{candidates}"),
+            Self::Lists { probes, candidates } => write!(f, "lists={probes}:{candidates}"),
         }
     }
 }
@@ -62,7 +62,7 @@ impl FromStr for Effort {
         let refused = || {
             Error::InvalidInput {
             what: "effort".into(),
-            expected: "`calibrated`, `recall=0.95` (0 to 1), `exhaustive`, `exact`, `lists=16,100` (lists and candidates), or \
+            expected: "`calibrated`, `recall=0.95` (0 to 1), `exhaustive`, `exact`, `lists=16:100` (lists and candidates), or \
                        a number of candidates, 1 to 10000"
                 .into(),
             found: format!("`{text}`"),
@@ -79,7 +79,7 @@ impl FromStr for Effort {
                     let recall = recall.parse().ok().filter(|recall| (0.0..=1.0).contains(recall));
                     return recall.map(Self::Recall).ok_or_else(refused);
                 }
-                if let Some((probes, candidates)) = text.strip_prefix("lists=").and_then(|text| text.split_once(',')) {
+                if let Some((probes, candidates)) = text.strip_prefix("lists=").and_then(|text| text.split_once(':')) {
                     return Ok(Self::Lists { probes: number(probes)?, candidates: number(candidates)? });
                 }
                 number(text).map(Self::Candidates)
@@ -102,4 +102,25 @@ pub struct Calibration {
     pub recall_3: f64,
     /// Share of the exact ten best hits found.
     pub recall_10: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_efforts_come_back_from_each_other() {
+        for name in ["calibrated", "recall=0.95", "recall=1", "exhaustive", "exact", "200", "lists=16:100"] {
+            assert_eq!(name.parse::<Effort>().map(|effort| effort.to_string()).ok().as_deref(), Some(name));
+        }
+        for wrong in
+            ["", "0", "-1", "10001", "recall=", "recall=1.1", "recall=NaN", "lists=0:5", "lists=5", "Exact", "exact "]
+        {
+            let told = wrong.parse::<Effort>().err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(
+                told.starts_with("effort: expected") && told.ends_with(&format!("found `{wrong}`")),
+                "{wrong}: {told}"
+            );
+        }
+    }
 }

@@ -61,8 +61,8 @@ pub struct Args {
     /// Keep the built index in this folder for the next time
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Efforts to search with, separated by semicolons; those that the kind offers if not given
-    #[arg(long, value_delimiter = ';')]
+    /// Efforts to search with, separated by commas; those that the kind offers if not given
+    #[arg(long, value_delimiter = ',')]
     effort: Vec<Effort>,
     /// Search threads; 0 takes one a core
     #[arg(long, value_parser = clap::value_parser!(u16).range(0..=1024))]
