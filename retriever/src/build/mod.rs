@@ -149,7 +149,7 @@ pub fn build(options: &BuildOptions, on_stage: OnStage<'_>, interrupt: &Interrup
     plan.check(options)?;
     let mut staging = Staging::create_or_resume(FolderLock::acquire(&options.out)?)?;
     let contract = Contract::new(Task::Build, embedder.card(), embedder.fingerprint(), options.index.element_type);
-    let contract = contract.with_vectors(state::inputs(&options.vectors)?);
+    let contract = contract.with_vectors(&options.vectors)?;
     let wanted = Wanted { out: &options.out, contract, restart: options.restart };
     let mut state = State::resume(wanted, &mut staging)?;
     let run = Run { out: &options.out, index: &options.index, staging, shard: 1, mean: None, on_stage, interrupt };

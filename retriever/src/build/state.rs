@@ -218,9 +218,9 @@ impl Contract {
         }
     }
 
-    /// The same for vectors that come from these files.
-    pub fn with_vectors(self, vectors: Vec<Input>) -> Self {
-        Self { vectors, ..self }
+    /// The same for vectors that come from these files, if there are any.
+    pub fn with_vectors(self, files: &[PathBuf]) -> Result<Self> {
+        Ok(Self { vectors: files.iter().map(|path| input(path)).collect::<Result<_>>()?, ..self })
     }
 
     fn describe(&self) -> String {
@@ -249,16 +249,17 @@ impl Contract {
 
 /// The files of a corpus as they are now.
 pub(super) fn inputs(corpus: &[PathBuf]) -> Result<Vec<Input>> {
-    let input = |path: &PathBuf| {
-        let data = std::fs::metadata(path).map_err(Error::io("read", path))?;
-        let changed = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        Ok(Input {
-            path: canonical(path).to_string_lossy().into_owned(),
-            length: data.len(),
-            changed: changed.map(|since| since.as_nanos()),
-        })
-    };
-    CorpusReader::files(corpus)?.iter().map(input).collect()
+    CorpusReader::files(corpus)?.iter().map(|path| input(path)).collect()
+}
+
+fn input(path: &Path) -> Result<Input> {
+    let data = std::fs::metadata(path).map_err(Error::io("read", path))?;
+    let changed = data.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    Ok(Input {
+        path: canonical(path).to_string_lossy().into_owned(),
+        length: data.len(),
+        changed: changed.map(|since| since.as_nanos()),
+    })
 }
 
 /// `corpus.jsonl` and `./corpus.jsonl` are one file.
