@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use hindsearch::indexes::{Calibration, Generation, IndexKind, Manifest, Recall};
+use hindsearch::indexes::{Effort, Generation, IndexKind, Manifest, Recall};
 use hindsearch::retriever::build::{Imported, Provenance};
 use hindsearch::retriever::embed::Precision;
 
@@ -53,7 +53,7 @@ pub fn describe(manifest: &Manifest, provenance: &Provenance) -> Vec<(&'static s
         ("size", bytes(size)),
         ("made", format!("{} by {}", manifest.created, manifest.tool)),
     ];
-    facts.extend(calibration(manifest).map(|settings| ("lists", settings)));
+    facts.extend(calibration(manifest).map(|settings| ("recall@10", settings)));
     if let Some(imported) = &provenance.imported {
         facts.extend(origin(imported));
     }
@@ -119,9 +119,12 @@ fn kind(manifest: &Manifest) -> String {
     }
 }
 
-/// What lists of a quantized index find, by effort.
+/// What the recalls that people ask for take.
 fn calibration(manifest: &Manifest) -> Option<String> {
-    let setting = |c: &Calibration| format!("{:.3} with {}", c.recall_10, c.probes);
-    let settings: Vec<String> = manifest.calibration.iter().map(setting).collect();
-    (!settings.is_empty()).then(|| format!("recall@10 {}", settings.join(", ")))
+    let setting = |wanted: f64| {
+        let enough = manifest.calibration.iter().find(|setting| setting.recall_10 >= wanted)?;
+        Some(format!("{wanted} by {} lists and {} candidates", enough.probes, enough.candidates))
+    };
+    let settings: Vec<String> = [0.9, 0.95, Effort::DEFAULT_RECALL, 0.99].into_iter().filter_map(setting).collect();
+    (!settings.is_empty()).then(|| settings.join(", "))
 }
