@@ -43,6 +43,11 @@ fn an_index_is_measured_at_every_effort_that_it_offers() {
         assert!(report["process"]["anonymous"].as_u64() > Some(0), "{report}");
         assert_eq!(report["built"], Value::Null);
     }
+    // What is deleted is not missed.
+    bench.ok(&["delete", "quantized", "0", "17", "299"]);
+    let report = bench.ok(&["bench", "index", "quantized", "--singles", "3", "--rounds", "1", "--json"]).json();
+    let settings = report["settings"].as_array().expect("settings");
+    assert!(settings.iter().all(|setting| setting["recall_10"] == 1.0), "{report}");
     let shown = bench.ok(&["bench", "index", "flat", "--singles", "1", "--rounds", "1"]).stdout;
     for word in ["300 x 32", "r@10", "bandwidth", "bound by"] {
         assert!(shown.contains(word), "{word}: {shown}");

@@ -13,7 +13,8 @@ pub enum Effort {
     /// What the index was calibrated for.
     #[default]
     Calibrated,
-    /// As little as found this share of the exact ten best hits when the index was built.
+    /// As little as found this share of the exact ten best hits when the index was built; 1 is exact search. Of more hits than
+    /// ten it finds less.
     Recall(f64),
     /// Every code is estimated: near exact, at the speed of memory.
     Exhaustive,

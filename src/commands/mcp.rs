@@ -29,7 +29,8 @@ pub struct Args {
     /// Give each passage the address of its title's page at Wikipedia
     #[arg(long)]
     derive_urls: bool,
-    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of candidates
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95` (of the ten best hits), `exhaustive`, `exact`, or
+    /// a number of candidates
     #[arg(long, default_value_t)]
     effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it

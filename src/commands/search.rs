@@ -36,7 +36,8 @@ pub struct Args {
     /// Passages wanted for each query
     #[arg(long, short = 'k', value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: Option<u32>,
-    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of candidates
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95` (of the ten best hits), `exhaustive`, `exact`, or
+    /// a number of candidates
     #[arg(long, default_value_t)]
     effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it

@@ -95,7 +95,8 @@ pub struct Args {
     /// Give each document the address of its title's page at Wikipedia, and whole pages by address (`/access`)
     #[arg(long)]
     derive_urls: bool,
-    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of candidates
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95` (of the ten best hits), `exhaustive`, `exact`, or
+    /// a number of candidates
     #[arg(long, default_value_t)]
     effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it

@@ -158,7 +158,8 @@ impl Quantized {
     /// The lists and candidates that are the least work of those that were measured to reach the recall; all lists
     /// where nothing was measured; `None` where only exact search reaches it.
     fn setting(&self, recall: f64, top_k: usize) -> Option<(usize, usize)> {
-        let enough = self.calibration.iter().find(|setting| setting.recall_10 >= recall);
+        // No number of queries shows that nothing is ever missed.
+        let enough = self.calibration.iter().find(|setting| setting.recall_10 >= recall && recall < 1.0);
         let usual = candidates_for(top_k, self.dimensions());
         let (probes, candidates) = match enough {
             // Measured for ten hits: others want candidates in the same measure.
@@ -166,7 +167,7 @@ impl Quantized {
                 let measured = candidates_for(CALIBRATED_HITS, self.dimensions());
                 (setting.probes, usual * setting.candidates / measured)
             }
-            None if self.calibration.is_empty() => (self.lists(), usual),
+            None if self.calibration.is_empty() && recall < 1.0 => (self.lists(), usual),
             None => return None,
         };
         Some((probes, candidates.max(FEWEST_CANDIDATES).max(top_k)))

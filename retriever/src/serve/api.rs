@@ -38,8 +38,8 @@ pub struct SearchRequest {
     /// Passages wanted for each query.
     #[schemars(range(min = 1, max = 1000))]
     pub top_k: Option<usize>,
-    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of
-    /// candidates from 1 to 10000. An exact index looks at all.
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95` (of the ten best hits), `exhaustive`, `exact`, or a
+    /// number of candidates from 1 to 10000. An exact index looks at all.
     pub effort: Option<EffortName>,
     /// What each hit shows; `id`, `title`, `text` and `score` where nothing is named.
     pub fields: Option<Vec<Field>>,
@@ -48,20 +48,26 @@ pub struct SearchRequest {
 }
 
 /// An effort, as a number of candidates or by name.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum EffortName {
-    /// The fewest candidates.
-    Candidates(u64),
-    /// One of the others.
-    Named(String),
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub struct EffortName(Value);
+
+impl JsonSchema for EffortName {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Effort".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "anyOf": [{ "type": "integer", "minimum": 1, "maximum": 10000 }, { "type": "string" }] })
+    }
 }
 
 impl EffortName {
     fn parse(&self) -> Result<Effort, Fault> {
-        let text = match self {
-            Self::Candidates(least) => least.to_string(),
-            Self::Named(name) => name.clone(),
+        let text = match &self.0 {
+            Value::String(name) => name.clone(),
+            // What is neither is refused as it is written.
+            other => other.to_string(),
         };
         text.parse().map_err(|error: hindsearch_indexes::Error| Fault::invalid(error.to_string()))
     }

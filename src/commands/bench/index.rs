@@ -2,12 +2,11 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use hindsearch::indexes::measure::{Bench, Bound, Built, Limits, Measured, Settings, Source, Subject, Truth, efforts};
 use hindsearch::indexes::{
-    Depth, Effort, ElementType, Flat, Footprint, Generation, Index, IndexKind, Layout, Matrix, Progress, Synthetic,
-    Vectors, mixed_rows, open_index, read_npy,
+    Depth, Effort, ElementType, Footprint, Generation, Index, IndexKind, Layout, Progress, Sharded, Synthetic, Vectors,
+    mixed_rows, open_index, read_npy,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -35,7 +34,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["rows", "vectors", "kind", "element_type", "work"])]
     index: Option<PathBuf>,
     /// Build an index of this many synthetic vectors
-    #[arg(long, conflicts_with = "vectors", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, conflicts_with = "vectors", value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     rows: Option<u64>,
     /// Values in a synthetic vector
     #[arg(long, default_value_t = 768, requires = "rows", value_parser = dimensions)]
@@ -187,12 +186,16 @@ fn published(folder: &Path, args: &Args, threads: usize, context: &Context) -> R
     generation.verify(Depth::Structure, &|step| progress.show("checking", "bytes", step), &context.interrupt)?;
     progress.finish();
     let manifest = generation.manifest();
-    let matrix = Arc::new(Matrix::open(&generation.path().join("vectors"))?);
+    // All shards, without what is deleted.
+    let exact = Sharded::open_flat(generation.path(), manifest)?;
     let queries = match &args.queries {
         Some(path) => first(read_npy(path)?, args.count)?,
-        None => mixed_rows(&matrix, args.count as usize)?,
+        None => {
+            let largest = exact.parts().max_by_key(|(shard, _)| shard.rows).map(|(_, part)| part.matrix());
+            mixed_rows(largest.unwrap_or_else(|| unreachable!("an index has a shard")), args.count as usize)?
+        }
     };
-    let truth = Truth::of_index(&Flat::new(matrix), &queries, threads)?;
+    let truth = Truth::of_index(&exact, &queries, threads)?;
     Ok(Measurable {
         index: open_index(&generation, Effort::default())?,
         queries,

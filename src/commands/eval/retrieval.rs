@@ -56,7 +56,8 @@ pub struct Args {
     /// Write each question's figures as JSON lines
     #[arg(long, value_name = "FILE")]
     per_question: Option<PathBuf>,
-    /// How much an approximate index looks at: `calibrated`, `recall=0.95`, `exhaustive`, `exact`, or a number of candidates
+    /// How much an approximate index looks at: `calibrated`, `recall=0.95` (of the ten best hits), `exhaustive`, `exact`, or
+    /// a number of candidates
     #[arg(long, default_value_t)]
     effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it
