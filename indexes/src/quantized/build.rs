@@ -53,28 +53,31 @@ impl QuantizedBuilder {
         let mean = mean(matrix, interrupt)?;
         let mut signs = vec![0; Coder::sign_bytes(matrix.dimensions())];
         blake3::Hasher::new().update(b"hindsearch codes").finalize_xof().fill(&mut signs);
-        let mut coder = Coder::new(mean, &signs, Units::covering(Factors::default()));
+        let mut coder = Coder::new(mean, signs, Units::covering(Factors::default()));
         let trained = |step: Progress| show(step.done * matrix.rows() / step.total.unwrap_or(1).max(1));
         let centroids = train(matrix, &coder, lists, self.threads, &trained, interrupt)?;
 
+        let run = Run { matrix, threads: self.threads, show: &show, interrupt };
         let waiting = Waiting::create(path, matrix)?;
-        let coded =
-            self.code_rows(matrix, &Assigner::new(&centroids, coder.clone()), &coder, &waiting, &show, interrupt)?;
+        let coded = run.code_rows(&Assigner::new(&centroids, coder.clone()), &coder, &waiting)?;
         let of_centroids = largest_factors(&coder, centroids.fine.chunks_exact(centroids.dimensions));
         coder.set_units(Units::covering(coded.largest.larger(of_centroids)));
-        write(matrix, path, &signs, &coder, &centroids, &coded.lists, waiting, &show, interrupt)
+        run.write(path, &coder, &centroids, &coded.lists, &waiting.map()?)
     }
+}
 
+/// What the passes over all rows share.
+struct Run<'a> {
+    matrix: &'a Matrix,
+    threads: usize,
+    show: &'a (dyn Fn(u64) + Sync),
+    interrupt: &'a Interrupt,
+}
+
+impl Run<'_> {
     /// Codes every row into `waiting`, and gives the list of each.
-    fn code_rows(
-        &self,
-        matrix: &Matrix,
-        assigner: &Assigner<'_>,
-        coder: &Coder,
-        waiting: &Waiting,
-        show: &(dyn Fn(u64) + Sync),
-        interrupt: &Interrupt,
-    ) -> Result<Coded> {
+    fn code_rows(&self, assigner: &Assigner<'_>, coder: &Coder, waiting: &Waiting) -> Result<Coded> {
+        let Self { matrix, show, interrupt, .. } = self;
         let (next, done) = (AtomicU64::new(0), AtomicU64::new(matrix.rows()));
         let parts = run_workers(self.threads, usize::MAX, || {
             let dimensions = matrix.dimensions();
@@ -116,6 +119,58 @@ impl QuantizedBuilder {
         }
         Ok(coded)
     }
+
+    /// Writes the file, list after list; `waiting` has the codes in row order.
+    fn write(
+        &self,
+        path: &Path,
+        coder: &Coder,
+        centroids: &Centroids,
+        lists: &[u32],
+        waiting: &MappedFile,
+    ) -> Result<()> {
+        let Self { matrix, show, interrupt, .. } = self;
+        let mut directory = vec![0u64; centroids.lists() + 1];
+        lists.iter().for_each(|list| directory[*list as usize + 1] += 1);
+        for list in 0..centroids.lists() {
+            directory[list + 1] += directory[list];
+        }
+        let mut next = directory.clone();
+        let mut rows = vec![0u32; lists.len()];
+        for (row, list) in lists.iter().enumerate() {
+            rows[next[*list as usize] as usize] = row as u32;
+            next[*list as usize] += 1;
+        }
+        drop(next);
+        let shape = Shape {
+            dimensions: matrix.dimensions(),
+            rows: matrix.rows(),
+            slots: rows.len() as u64,
+            lists: centroids.lists() as u64,
+        };
+        let mut writer = CodesWriter::create(path, shape, coder, &directory)?;
+        let spec = MatrixSpec::new(matrix.dimensions(), ElementType::I8).with_mean(coder.mean().to_vec());
+        writer.put_centroids(&code_all(coder, &centroids.fine), spec.encode(&centroids.fine, 0)?.planes().coarse)?;
+        let record = record_bytes(matrix);
+        let mut block = vec![0; row_bytes(matrix.dimensions()) * BLOCK];
+        let number = |bytes: &[u8], at: usize| f32::from_bits(crate::bytes::u32_at(bytes, at));
+        for (at, rows) in rows.chunks(BLOCK).enumerate() {
+            block.fill(0);
+            for (lane, row) in rows.iter().enumerate() {
+                let record = &waiting.as_ref()[*row as usize * record..][..record];
+                let factors = Factors { mean: number(record, 0), code: number(record, 4) };
+                coder.put(&mut block, lane, &record[WAITING_FACTORS..], factors);
+            }
+            writer.put(&block)?;
+            if at % 1024 == 0 {
+                interrupt.check()?;
+                show(matrix.rows() * 2 + (at * BLOCK) as u64);
+            }
+        }
+        writer.finish(&rows)?;
+        show(matrix.rows() * 3);
+        Ok(())
+    }
 }
 
 /// What coding all rows gave.
@@ -140,6 +195,11 @@ fn mean(matrix: &Matrix, interrupt: &Interrupt) -> Result<Vec<f32>> {
     Ok(sums.iter().map(|sum| (sum / f64::max(count, 1.0)) as f32).collect())
 }
 
+/// Bytes of a row that waits: its factors and its code.
+fn record_bytes(matrix: &Matrix) -> usize {
+    WAITING_FACTORS + coordinates(matrix.dimensions()) / 8
+}
+
 /// Codes in row order, in a file without a name: it goes with the process.
 struct Waiting {
     file: File,
@@ -152,7 +212,7 @@ impl Waiting {
     fn create(beside: &Path, matrix: &Matrix) -> Result<Self> {
         let folder = beside.parent().unwrap_or(Path::new("."));
         let file = tempfile::tempfile_in(folder).map_err(Error::io("write in", folder))?;
-        Ok(Self { file, path: folder.into(), record: WAITING_FACTORS + coordinates(matrix.dimensions()) / 8 })
+        Ok(Self { file, path: folder.into(), record: record_bytes(matrix) })
     }
 
     fn put(&self, first: u64, records: &[u8]) -> Result<()> {
@@ -163,60 +223,4 @@ impl Waiting {
     fn map(self) -> Result<MappedFile> {
         MappedFile::of(&self.file, &self.path, Access::Random)
     }
-}
-
-/// Writes the file, list after list.
-#[expect(clippy::too_many_arguments)]
-fn write(
-    matrix: &Matrix,
-    path: &Path,
-    signs: &[u8],
-    coder: &Coder,
-    centroids: &Centroids,
-    lists: &[u32],
-    waiting: Waiting,
-    show: &(dyn Fn(u64) + Sync),
-    interrupt: &Interrupt,
-) -> Result<()> {
-    let mut directory = vec![0u64; centroids.lists() + 1];
-    lists.iter().for_each(|list| directory[*list as usize + 1] += 1);
-    for list in 0..centroids.lists() {
-        directory[list + 1] += directory[list];
-    }
-    let mut next = directory.clone();
-    let mut rows = vec![0u32; lists.len()];
-    for (row, list) in lists.iter().enumerate() {
-        rows[next[*list as usize] as usize] = row as u32;
-        next[*list as usize] += 1;
-    }
-    drop(next);
-    let shape = Shape {
-        dimensions: matrix.dimensions(),
-        rows: matrix.rows(),
-        slots: rows.len() as u64,
-        lists: centroids.lists() as u64,
-    };
-    let mut writer = CodesWriter::create(path, shape, coder, coder.units(), signs, &directory)?;
-    let spec = MatrixSpec::new(matrix.dimensions(), ElementType::I8).with_mean(coder.mean().to_vec());
-    writer.put_centroids(&code_all(coder, &centroids.fine), spec.encode(&centroids.fine, 0)?.planes().coarse)?;
-    let record = waiting.record;
-    let waiting = waiting.map()?;
-    let mut block = vec![0; row_bytes(matrix.dimensions()) * BLOCK];
-    let number = |bytes: &[u8], at: usize| f32::from_bits(crate::bytes::u32_at(bytes, at));
-    for (at, rows) in rows.chunks(BLOCK).enumerate() {
-        block.fill(0);
-        for (lane, row) in rows.iter().enumerate() {
-            let record = &waiting.as_ref()[*row as usize * record..][..record];
-            let factors = Factors { mean: number(record, 0), code: number(record, 4) };
-            coder.put(&mut block, lane, &record[WAITING_FACTORS..], factors);
-        }
-        writer.put(&block)?;
-        if at % 1024 == 0 {
-            interrupt.check()?;
-            show(matrix.rows() * 2 + (at * BLOCK) as u64);
-        }
-    }
-    writer.finish(&rows)?;
-    show(matrix.rows() * 3);
-    Ok(())
 }

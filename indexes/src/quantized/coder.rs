@@ -14,6 +14,8 @@ use super::rotation::{ROUNDS, Rotation};
 #[derive(Debug, Clone)]
 pub struct Coder {
     mean: Vec<f32>,
+    /// Those of the rotation, as they are stored.
+    signs: Vec<u8>,
     rotation: Rotation,
     units: Units,
 }
@@ -46,9 +48,9 @@ pub fn row_bytes(dimensions: usize) -> usize {
 
 impl Coder {
     /// Centres on `mean`; `signs` are those of [`Rotation::from_bits`].
-    pub fn new(mean: Vec<f32>, signs: &[u8], units: Units) -> Self {
-        let rotation = Rotation::from_bits(signs, coordinates(mean.len()));
-        Self { mean, rotation, units }
+    pub fn new(mean: Vec<f32>, signs: Vec<u8>, units: Units) -> Self {
+        let rotation = Rotation::from_bits(&signs, coordinates(mean.len()));
+        Self { mean, signs, rotation, units }
     }
 
     /// Bytes of the signs of a rotation for vectors of `dimensions` values.
@@ -58,6 +60,10 @@ impl Coder {
 
     pub fn mean(&self) -> &[f32] {
         &self.mean
+    }
+
+    pub fn signs(&self) -> &[u8] {
+        &self.signs
     }
 
     pub fn dimensions(&self) -> usize {

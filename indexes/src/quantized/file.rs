@@ -124,7 +124,7 @@ impl Codes {
             head[at as usize..][..count * 4].chunks_exact(4).map(|x| f32::from_bits(u32_at(x, 0))).collect()
         };
         let units = Units { mean: f32::from_bits(u32_at(bytes, 48)), code: f32::from_bits(u32_at(bytes, 52)) };
-        let signs = &head[layout.signs as usize..][..Coder::sign_bytes(dimensions)];
+        let signs = head[layout.signs as usize..][..Coder::sign_bytes(dimensions)].to_vec();
         let coder = Coder::new(floats(layout.mean, dimensions), signs, units);
         let entries = shape.lists as usize + 1;
         let directory: Vec<u64> =
@@ -229,14 +229,8 @@ impl CodesWriter {
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::InvalidInput`] for more slots than can be numbered.
-    pub fn create(
-        path: &Path,
-        shape: Shape,
-        coder: &Coder,
-        units: Units,
-        signs: &[u8],
-        directory: &[u64],
-    ) -> Result<Self> {
+    pub fn create(path: &Path, shape: Shape, coder: &Coder, directory: &[u64]) -> Result<Self> {
+        let (units, signs) = (coder.units(), coder.signs());
         let Some(layout) = shape.layout().filter(|_| shape.slots <= MAX_SLOTS) else {
             return Err(Error::InvalidInput {
                 what: "rows to code".into(),

@@ -13,7 +13,7 @@ const BLOCKS: usize = 32;
 pub fn code_ns(dimensions: usize, time: Duration) -> f64 {
     let kernel = Kernel::best();
     let signs = vec![0x5a; Coder::sign_bytes(dimensions)];
-    let coder = Coder::new(vec![0.0; dimensions], &signs, Units::covering(Factors::default()));
+    let coder = Coder::new(vec![0.0; dimensions], signs, Units::covering(Factors::default()));
     let query: Vec<f32> = (0..dimensions).map(|at| (at % 61) as f32 / 61.0 - 0.4).collect();
     let mut rotated = vec![0.0; coordinates(dimensions)];
     let queries: [_; WIDTH] = std::array::from_fn(|_| coder.query(kernel, &query, &mut rotated));
