@@ -54,6 +54,16 @@ impl Flat {
         &self.live
     }
 
+    /// Searches exactly for each query that an approximate index has found too few `hits` for: rather slow than short.
+    pub(crate) fn complete(&self, queries: &Vectors, hits: &mut [Vec<Hit>], params: &SearchParams) -> Result<()> {
+        let wanted = usize::try_from(self.len()).unwrap_or(usize::MAX).min(params.top_k);
+        for (query, hits) in queries.rows().zip(hits).filter(|(_, hits)| hits.len() < wanted) {
+            let query = Vectors::new(self.dimensions(), query.to_vec())?;
+            *hits = self.search(&query, params)?.pop().unwrap_or_default();
+        }
+        Ok(())
+    }
+
     /// The best of `rows`, none of which is deleted, for one query. Of rows in two planes the second is read for at most
     /// `refined` of them, those that are best by the first; with as many as there are rows the hits are exact.
     pub(crate) fn best_of(&self, query: &[f32], rows: &[u64], top_k: usize, refined: usize) -> Result<Vec<Hit>> {

@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use crate::measure::{BATCH, Limits, TOP_K, Work};
-use crate::quantized::candidates_for;
+use crate::quantized::{ROWS_PER_LIST, candidates_for};
 use crate::{ElementType, Footprint, Layout};
 
 /// Core-seconds for coding a row of 768 values.
@@ -23,8 +23,6 @@ const CODE_NS: f64 = 3.0;
 /// Lists that a query probes for a recall of about 0.97: 64 of 100,000 rows, and growing as the root of their number.
 const PROBES: f64 = 64.0;
 const PROBES_ROWS: f64 = 100_000.0;
-/// Rows of a list.
-const LIST_ROWS: f64 = 160.0;
 /// Nanoseconds for scoring a candidate from its vector, in memory.
 const RESCORED_NS: f64 = 130.0;
 /// The dimensions of the figures above.
@@ -106,7 +104,8 @@ impl Forecast {
                 }]
             }
             Layout::Quantized => {
-                let probed = PROBES * (count / PROBES_ROWS).sqrt() * LIST_ROWS + count / LIST_ROWS;
+                let list = ROWS_PER_LIST as f64;
+                let probed = PROBES * (count / PROBES_ROWS).sqrt() * list + count / list;
                 let pairs = probed.min(count);
                 vec![scan("lists", pairs, code_ns, rescoring), scan("exhaustive", count, code_ns, rescoring)]
             }

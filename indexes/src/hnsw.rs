@@ -16,12 +16,11 @@ mod rows;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use usearch::{IndexOptions, MetricKind, ScalarKind};
 
 use crate::flat::refined_for;
-use crate::workers::run_workers;
+use crate::workers::map_workers;
 use crate::{Access, Effort, Error, Flat, Hit, Index, LiveRows, MappedFile, Matrix, Result, SearchParams, Vectors};
 
 pub use build::{HnswBuilder, HnswSummary};
@@ -184,27 +183,12 @@ impl Index for Hnsw {
         if exact || params.top_k == 0 || candidates as u64 >= self.len() / EXACT_SHARE {
             return self.exact.search(queries, params);
         }
-        let next = AtomicUsize::new(0);
         let rows: Vec<&[f32]> = queries.rows().collect();
-        let parts = run_workers(params.threads, rows.len(), || {
-            let mut found = Vec::new();
-            while let number = next.fetch_add(1, Ordering::Relaxed)
-                && let Some(query) = rows.get(number)
-            {
-                found.push((number, self.search_one(query, params.top_k, candidates)?));
-            }
-            Ok(found)
-        })?;
-        let mut all: Vec<Vec<Hit>> = vec![Vec::new(); rows.len()];
-        for (number, hits) in parts.into_iter().flatten() {
-            all[number] = hits;
-        }
-        // A walk that ends early finds too few; rather exact and slow than short.
-        for (query, hits) in rows.iter().zip(&mut all).filter(|(_, hits)| hits.len() < params.top_k) {
-            let query = Vectors::new(self.dimensions(), query.to_vec())?;
-            *hits = self.exact.search(&query, params)?.pop().unwrap_or_default();
-        }
-        Ok(all)
+        let one = |(): &mut (), number: usize| self.search_one(rows[number], params.top_k, candidates);
+        let mut hits = map_workers(params.threads, rows.len(), rows.len(), || (), one)?;
+        // A walk may end early.
+        self.exact.complete(queries, &mut hits, params)?;
+        Ok(hits)
     }
 
     fn search_rows(&self, queries: &Vectors, rows: &[u64], top_k: usize) -> Result<Vec<Vec<Hit>>> {

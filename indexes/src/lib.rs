@@ -40,6 +40,7 @@ mod workers;
 
 pub use commit::{FolderLock, Staging};
 pub use deleted::{Deleted, LiveRows};
+pub use dot::norm;
 pub use effort::{Calibration, Effort};
 pub use element::ElementType;
 pub use error::{Error, ErrorKind, Result};

@@ -12,13 +12,16 @@ mod writer;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::{Access, ElementType, Error, MappedFile, Result, Vectors, dot};
+use crate::{Access, ElementType, Error, Interrupt, MappedFile, Result, Vectors, dot};
 
 use header::Header;
 pub use header::MatrixSpec;
 pub(crate) use places::Planes;
 pub(crate) use rows::{Rows, f16_value, i8_value, split_scale};
 pub use writer::MatrixWriter;
+
+/// Rows that a mean is taken from, at most.
+const MEAN_ROWS: u64 = 1 << 16;
 
 /// A finished matrix file, mapped read-only.
 #[derive(Debug)]
@@ -102,6 +105,24 @@ impl Matrix {
             self.stored(run).widen(out);
             rest = after;
         }
+    }
+
+    /// The mean of rows evenly spread over the matrix.
+    pub(crate) fn mean(&self, interrupt: &Interrupt) -> Result<Vec<f32>> {
+        let mut sums = vec![0f64; self.dimensions()];
+        let (mut vector, mut count) = (vec![0.0; self.dimensions()], 0f64);
+        for row in self.spread(MEAN_ROWS) {
+            interrupt.check()?;
+            self.widen(row..row + 1, &mut vector);
+            sums.iter_mut().zip(&vector).for_each(|(sum, x)| *sum += f64::from(*x));
+            count += 1.0;
+        }
+        Ok(sums.iter().map(|sum| (sum / count.max(1.0)) as f32).collect())
+    }
+
+    /// Up to `most` rows, evenly spread.
+    pub(crate) fn spread(&self, most: u64) -> impl Iterator<Item = u64> + use<> {
+        (0..self.rows()).step_by(usize::try_from(self.rows().div_ceil(most).max(1)).unwrap_or(usize::MAX))
     }
 
     /// One row.

@@ -35,7 +35,7 @@ pub struct ExpansionChoice {
 /// As [`Index::search`].
 pub fn measure_recall(exact: &dyn Index, approximate: &dyn Index, queries: &Vectors, top_k: usize) -> Result<f64> {
     let truth = exact.search(queries, &SearchParams::top(top_k))?;
-    Ok(share_found(&truth, &approximate.search(queries, &SearchParams::top(top_k))?))
+    Ok(share_found(&truth, &approximate.search(queries, &SearchParams::top(top_k))?, top_k))
 }
 
 /// Sets the graphs of all shards to the smallest expansion with which they reach the `target` together on `queries`, see
@@ -54,7 +54,7 @@ pub fn choose_expansion(
     let mut measured = 0.0;
     for expansion_search in EXPANSIONS {
         graphs.set_expansion_search(expansion_search);
-        measured = share_found(&truth, &graphs.search(queries, &params)?);
+        measured = share_found(&truth, &graphs.search(queries, &params)?, target.top_k);
         if measured >= target.floor {
             return Ok(ExpansionChoice { expansion_search, recall: measured });
         }
@@ -84,12 +84,7 @@ pub fn calibrate(exact: &dyn Index, codes: &Sharded<Quantized>, queries: &Vector
         for candidates in [usual * 3 / 10, usual / 2, usual, usual * 3] {
             let effort = Effort::Lists { probes, candidates };
             let found = codes.search(queries, &SearchParams { effort, ..SearchParams::top(CALIBRATED_HITS) })?;
-            let recall = |top_k: usize| {
-                let first =
-                    |hits: &[Vec<Hit>]| hits.iter().map(|hits| hits[..top_k.min(hits.len())].to_vec()).collect();
-                let (truth, found): (Vec<_>, Vec<_>) = (first(&truth), first(&found));
-                share_found(&truth, &found)
-            };
+            let recall = |top_k| share_found(&truth, &found, top_k);
             let [recall_1, recall_3, recall_10] = [1, 3, CALIBRATED_HITS].map(recall);
             settings.push(Calibration { probes, candidates, recall_1, recall_3, recall_10 });
         }
@@ -100,11 +95,15 @@ pub fn calibrate(exact: &dyn Index, codes: &Sharded<Quantized>, queries: &Vector
     Ok(settings)
 }
 
-fn share_found(truth: &[Vec<Hit>], found: &[Vec<Hit>]) -> f64 {
-    let wanted: usize = truth.iter().map(Vec::len).sum();
-    let good = |(truth, found): (&Vec<Hit>, &Vec<Hit>)| {
-        truth.last().map_or(0, |last| found.iter().take(truth.len()).filter(|hit| hit.score >= last.score).count())
-    };
-    let good: usize = truth.iter().zip(found).map(good).sum();
+/// The share of the first `top_k` hits of `truth` that are as good as found among the first `top_k` of `found`.
+fn share_found(truth: &[Vec<Hit>], found: &[Vec<Hit>], top_k: usize) -> f64 {
+    let (mut good, mut wanted) = (0, 0);
+    for (truth, found) in truth.iter().zip(found) {
+        let truth = &truth[..top_k.min(truth.len())];
+        wanted += truth.len();
+        if let Some(last) = truth.last() {
+            good += found.iter().take(truth.len()).filter(|hit| hit.score >= last.score).count();
+        }
+    }
     if wanted == 0 { 1.0 } else { good as f64 / wanted as f64 }
 }

@@ -8,8 +8,6 @@ use crate::{Interrupt, Matrix, Result};
 
 /// The largest code; the smallest is its negative.
 const MAX_CODE: f32 = 127.0;
-/// Rows that the mean is taken from, at most.
-const MEAN_ROWS: u64 = 1 << 16;
 /// Rows that the range is taken from, at most.
 const RANGE_ROWS: u64 = 1 << 12;
 /// Share of the values that the codes cover; the few beyond it are cut off to code the others finer.
@@ -25,16 +23,9 @@ pub struct Codes {
 impl Codes {
     /// Fits the map to rows of `matrix`, evenly spread.
     pub fn fit(matrix: &Matrix, interrupt: &Interrupt) -> Result<Self> {
-        let mut sums = vec![0f64; matrix.dimensions()];
-        let mut count = 0f64;
-        for row in spread(matrix.rows(), MEAN_ROWS) {
-            interrupt.check()?;
-            sums.iter_mut().zip(matrix.row(row)).for_each(|(sum, x)| *sum += f64::from(x));
-            count += 1.0;
-        }
-        let mean: Vec<f32> = sums.iter().map(|sum| (sum / count.max(1.0)) as f32).collect();
+        let mean = matrix.mean(interrupt)?;
         let mut distances = Vec::new();
-        for row in spread(matrix.rows(), RANGE_ROWS) {
+        for row in matrix.spread(RANGE_ROWS) {
             interrupt.check()?;
             distances.extend(matrix.row(row).iter().zip(&mean).map(|(x, mean)| (x - mean).abs()));
         }
@@ -58,9 +49,4 @@ impl Codes {
             *code = ((x - mean) * self.scale).round().clamp(-MAX_CODE, MAX_CODE) as i8;
         }
     }
-}
-
-/// Up to `most` rows of `rows`, evenly spread.
-fn spread(rows: u64, most: u64) -> impl Iterator<Item = u64> {
-    (0..rows).step_by(usize::try_from(rows.div_ceil(most).max(1)).unwrap_or(usize::MAX))
 }

@@ -54,9 +54,8 @@ impl<'a> Assigner<'a> {
 
     /// The list of `row`, whose rotated form is `rotated`.
     pub fn nearest(&self, row: &[f32], rotated: &[f32]) -> Nearest {
-        let units = self.coder.units();
         // What is the same for all centroids does not matter.
-        let query = Query::new(self.kernel, rotated, 0.0, (units.mean, units.code));
+        let query = Query::new(self.kernel, rotated, 0.0, self.coder.units());
         let mut finalists = [Candidates::new(FINALISTS)];
         for cell in self.nearest_cells(&query) {
             let first = if cell == 0 { 0 } else { self.centroids.cell_ends[cell - 1] };

@@ -15,8 +15,6 @@ use crate::{Access, ElementType, Error, Interrupt, MappedFile, Matrix, MatrixSpe
 
 /// Rows that a worker takes at once.
 const CLAIM_ROWS: u64 = 512;
-/// Rows that the mean is taken from, at most.
-const MEAN_ROWS: u64 = 1 << 16;
 /// Bytes of a row's factors while it waits to be put into its list.
 const WAITING_FACTORS: usize = 8;
 
@@ -50,7 +48,7 @@ impl QuantizedBuilder {
         let show = |done| progress(Progress { done, total: Some(total) });
         show(0);
         let lists = matrix.rows().div_ceil(self.rows_per_list.max(1) as u64).max(1) as usize;
-        let mean = mean(matrix, interrupt)?;
+        let mean = matrix.mean(interrupt)?;
         let mut signs = vec![0; Coder::sign_bytes(matrix.dimensions())];
         blake3::Hasher::new().update(b"hindsearch codes").finalize_xof().fill(&mut signs);
         let mut coder = Coder::new(mean, signs, Units::covering(Factors::default()));
@@ -178,21 +176,6 @@ struct Coded {
     /// By row.
     lists: Vec<u32>,
     largest: Factors,
-}
-
-/// The mean of rows evenly spread.
-fn mean(matrix: &Matrix, interrupt: &Interrupt) -> Result<Vec<f32>> {
-    let mut sums = vec![0f64; matrix.dimensions()];
-    let step = matrix.rows().div_ceil(MEAN_ROWS).max(1) as usize;
-    let mut vector = vec![0.0; matrix.dimensions()];
-    let mut count = 0.0;
-    for row in (0..matrix.rows()).step_by(step) {
-        interrupt.check()?;
-        matrix.widen(row..row + 1, &mut vector);
-        sums.iter_mut().zip(&vector).for_each(|(sum, x)| *sum += f64::from(*x));
-        count += 1.0;
-    }
-    Ok(sums.iter().map(|sum| (sum / f64::max(count, 1.0)) as f32).collect())
 }
 
 /// Bytes of a row that waits: its factors and its code.

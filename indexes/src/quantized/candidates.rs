@@ -47,7 +47,6 @@ impl Candidates {
             self.kept.truncate(self.capacity);
         }
         if self.kept.len() == self.capacity {
-            // The last one is the worst: the selection put it there, or nothing was dropped and this is no bound.
             let worst = self.kept.iter().copied().max().unwrap_or_default();
             self.threshold = estimate(worst);
         }

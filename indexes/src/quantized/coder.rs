@@ -110,7 +110,7 @@ impl Coder {
     pub fn query(&self, kernel: Kernel, query: &[f32], rotated: &mut [f32]) -> Query {
         self.rotate(query, rotated);
         let base = crate::dot::canonical(&self.mean, query);
-        Query::new(kernel, rotated, base, (self.units.mean, self.units.code))
+        Query::new(kernel, rotated, base, self.units)
     }
 
     /// Writes row `lane` of a block.

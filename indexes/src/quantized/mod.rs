@@ -22,7 +22,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use build::{QuantizedBuilder, ROWS_PER_LIST};
-pub use coder::row_bytes as code_row_bytes;
 use cold::{Cold, Mapped};
 use file::Codes;
 pub use file::Shape as CodesShape;
@@ -121,12 +120,6 @@ impl Quantized {
         self.codes.lists()
     }
 
-    /// Bytes that every search reads or may read: codes, factors and centroids.
-    pub fn code_bytes(&self) -> u64 {
-        let shape = self.codes.shape();
-        (shape.slots + shape.lists) * code_row_bytes(shape.dimensions) as u64
-    }
-
     /// The work of a search for one query, in codes that could be estimated meanwhile.
     pub(crate) fn work_of(&self, probes: usize, candidates: usize) -> u64 {
         let shape = self.codes.shape();
@@ -214,12 +207,8 @@ impl Index for Quantized {
         for batch in queries.as_slice().chunks(BATCH * self.dimensions()) {
             hits.extend(Batch::new(self, batch, probing, params)?.run()?);
         }
-        // Lists may hold too few; rather exact and slow than short.
-        let wanted = usize::try_from(self.len()).unwrap_or(usize::MAX).min(params.top_k);
-        for (query, hits) in queries.rows().zip(&mut hits).filter(|(_, hits)| hits.len() < wanted) {
-            let query = Vectors::new(self.dimensions(), query.to_vec())?;
-            *hits = self.exact.search(&query, params)?.pop().unwrap_or_default();
-        }
+        // Lists may hold too few.
+        self.exact.complete(queries, &mut hits, params)?;
         Ok(hits)
     }
 
@@ -233,7 +222,7 @@ impl Index for Quantized {
         let Some(probing) = self.probing(params) else { return self.exact.work(params, batch) };
         let (shape, batch) = (self.codes.shape(), batch.clamp(1, BATCH) as f64);
         let (slots, lists) = (shape.slots as f64, shape.lists as f64);
-        let code = code_row_bytes(shape.dimensions) as f64;
+        let code = coder::row_bytes(shape.dimensions) as f64;
         let share = (probing.probes as f64 / lists.max(1.0)).min(1.0);
         let centroids = if share < 1.0 { lists } else { 0.0 };
         let read_once = (slots * (share * batch).min(1.0) + centroids) * code / batch;

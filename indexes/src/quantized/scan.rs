@@ -11,7 +11,7 @@ use super::gather::Gather;
 use super::kernel::{BLOCK, Query, WIDTH};
 use crate::dot;
 use crate::flat::refined_for;
-use crate::workers::run_workers;
+use crate::workers::{in_order, map_workers, run_workers};
 use crate::{Hit, Result, SearchParams};
 
 /// Blocks that all queries meet while they are in the cache.
@@ -22,6 +22,8 @@ const TILES_AHEAD: usize = 16;
 const MIN_VISITS: usize = 2048;
 /// Visits of queries to lists that a worker takes at once.
 const CLAIM_VISITS: usize = 256;
+/// Queries that a thread codes before a further one pays.
+const CODED_AT_LEAST: usize = 16;
 /// Queries whose candidates a thread scores before a further one pays.
 const MIN_QUERIES: usize = 8;
 /// Lists whose centroids are scored for each one that is looked at: the codes of centroids confuse near ones, too.
@@ -61,17 +63,11 @@ impl<'a> Batch<'a> {
     pub fn new(index: &'a Quantized, queries: &'a [f32], probing: Probing, params: &SearchParams) -> Result<Self> {
         let dimensions = index.matrix.dimensions();
         let count = queries.len() / dimensions;
-        let (coder, next) = (index.codes.coder(), AtomicUsize::new(0));
-        let parts = run_workers(params.threads, count.div_ceil(16), || {
-            let (mut rotated, mut coded) = (vec![0.0; coordinates(dimensions)], Vec::new());
-            while let number = next.fetch_add(1, Ordering::Relaxed)
-                && let Some(query) = queries.chunks_exact(dimensions).nth(number)
-            {
-                coded.push((number, coder.query(index.kernel, query, &mut rotated)));
-            }
-            Ok(coded)
+        let room = || vec![0.0; coordinates(dimensions)];
+        let coded = map_workers(params.threads, count.div_ceil(CODED_AT_LEAST), count, room, |rotated, number| {
+            let query = &queries[number * dimensions..][..dimensions];
+            Ok(index.codes.coder().query(index.kernel, query, rotated))
         })?;
-        let coded = in_order(parts);
         Ok(Self { index, queries, coded, probing, top_k: params.top_k, threads: params.threads })
     }
 
@@ -96,7 +92,7 @@ impl<'a> Batch<'a> {
         let count = slots.div_ceil(BLOCK as u64) as usize;
         let tiles = count.div_ceil(TILE_BLOCKS);
         let useful = (count * self.coded.len() / MIN_VISITS).clamp(1, tiles.max(1));
-        let next = AtomicUsize::new(0);
+        let (all, next) = ((0..self.coded.len()).collect::<Vec<_>>(), AtomicUsize::new(0));
         let parts = run_workers(self.threads, useful, || {
             let mut best = self.no_candidates(kept);
             while let tile = next.fetch_add(1, Ordering::Relaxed)
@@ -107,7 +103,6 @@ impl<'a> Batch<'a> {
                 if rows {
                     self.ask_ahead(tile, tiles, count);
                 }
-                let all: Vec<usize> = (0..self.coded.len()).collect();
                 self.index.cold_codes.watch(|| {
                     self.scan(codes, (first * BLOCK) as u64, 0..slots, &all, rows, &mut best);
                 });
@@ -265,11 +260,4 @@ fn merged(parts: Vec<Vec<Candidates>>) -> Vec<Candidates> {
         best.iter_mut().zip(part).for_each(|(best, part)| best.merge(part));
     }
     best
-}
-
-/// What workers found, in the order of the numbers that they gave.
-fn in_order<T>(parts: Vec<Vec<(usize, T)>>) -> Vec<T> {
-    let mut all: Vec<(usize, T)> = parts.into_iter().flatten().collect();
-    all.sort_unstable_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, one)| one).collect()
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::assign::{Assigner, Nearest};
 use super::coder::{Coder, coordinates};
 use crate::dot::{self, Panels};
-use crate::workers::run_workers;
+use crate::workers::map_workers;
 use crate::{Interrupt, Matrix, OnProgress, Progress, Result};
 
 /// Rounds of k-means: later ones move few rows.
@@ -61,7 +61,7 @@ impl Centroids {
             interrupt.check()?;
             nearest = nearest_of(&fine, &coarse, dimensions, threads)?;
             if round < CELL_ROUNDS {
-                coarse = means(&coarse, nearest.iter().copied(), dimensions, |at, out| out.copy_from_slice(of(at)));
+                coarse = means(&coarse, &nearest, dimensions, |at, out| out.copy_from_slice(of(at)));
             }
         }
         let mut order: Vec<usize> = (0..count).collect();
@@ -101,44 +101,30 @@ pub fn train(
     for _ in 0..ROUNDS {
         let centroids = Centroids::in_cells(fine, dimensions, threads, interrupt)?;
         let assigner = Assigner::new(&centroids, coder.clone());
-        let next = AtomicUsize::new(0);
-        let parts = run_workers(threads, sample.len().div_ceil(CLAIM_ROWS), || {
-            let (mut vector, mut rotated) = (vec![0.0; dimensions], vec![0.0; coordinates(dimensions)]);
-            let mut found = Vec::new();
-            loop {
-                let first = next.fetch_add(CLAIM_ROWS, Ordering::Relaxed);
-                let Some(rows) = sample.get(first..(first + CLAIM_ROWS).min(sample.len())).filter(|r| !r.is_empty())
-                else {
-                    return Ok(found);
-                };
-                interrupt.check()?;
-                for (at, row) in rows.iter().enumerate() {
-                    matrix.widen(*row..*row + 1, &mut vector);
-                    coder.rotate(&vector, &mut rotated);
-                    found.push((first + at, assigner.nearest(&vector, &rotated)));
-                }
-                let done = done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len();
-                progress(Progress { done: done as u64, total: Some((sample.len() * ROUNDS) as u64) });
-            }
+        let claims: Vec<&[u64]> = sample.chunks(CLAIM_ROWS).collect();
+        let room = || (vec![0.0; dimensions], vec![0.0; coordinates(dimensions)]);
+        let nearest = map_workers(threads, claims.len(), claims.len(), room, |(vector, rotated), claim| {
+            interrupt.check()?;
+            let rows = claims[claim];
+            let nearest = rows.iter().map(|row| {
+                matrix.widen(*row..*row + 1, vector);
+                coder.rotate(vector, rotated);
+                assigner.nearest(vector, rotated)
+            });
+            let nearest: Vec<Nearest> = nearest.collect();
+            let done = done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len();
+            progress(Progress { done: done as u64, total: Some((sample.len() * ROUNDS) as u64) });
+            Ok(nearest)
         })?;
-        let mut nearest: Vec<(usize, Nearest)> = parts.into_iter().flatten().collect();
-        nearest.sort_unstable_by_key(|(at, _)| *at);
-        let nearest = nearest.into_iter().map(|(_, nearest)| nearest);
         let fetch = |at: usize, out: &mut [f32]| matrix.widen(sample[at]..sample[at] + 1, out);
-        fine = means(&centroids.fine, nearest, dimensions, fetch);
+        fine = means(&centroids.fine, &nearest.concat(), dimensions, fetch);
     }
     Centroids::in_cells(fine, dimensions, threads, interrupt)
 }
 
 /// The unit vectors of the means of vectors by their nearest centroid; `fetch` gives a vector. A centroid that is
 /// nearest to none takes one of the vectors that fit worst where they are.
-fn means(
-    centroids: &[f32],
-    nearest: impl Iterator<Item = Nearest>,
-    dimensions: usize,
-    fetch: impl Fn(usize, &mut [f32]),
-) -> Vec<f32> {
-    let nearest: Vec<Nearest> = nearest.collect();
+fn means(centroids: &[f32], nearest: &[Nearest], dimensions: usize, fetch: impl Fn(usize, &mut [f32])) -> Vec<f32> {
     let mut sums = vec![0f32; centroids.len()];
     let mut counts = vec![0usize; centroids.len() / dimensions];
     let mut vector = vec![0.0; dimensions];
@@ -168,23 +154,14 @@ fn means(
 fn nearest_of(vectors: &[f32], centroids: &[f32], dimensions: usize, threads: usize) -> Result<Vec<Nearest>> {
     let panels = Panels::new(dimensions, centroids);
     let count = centroids.len() / dimensions;
-    let next = AtomicUsize::new(0);
-    let parts = run_workers(threads, vectors.len().div_ceil(TILE * dimensions), || {
-        let mut scores = vec![0.0; TILE * panels.width()];
-        let mut found = Vec::new();
-        while let number = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(tile) = vectors.chunks(TILE * dimensions).nth(number)
-        {
-            let scores = &mut scores[..tile.len() / dimensions * panels.width()];
-            panels.score(tile, scores);
-            let nearest = scores.chunks_exact(panels.width()).map(|scores| best_of(&scores[..count]));
-            found.push((number, nearest.collect::<Vec<_>>()));
-        }
-        Ok(found)
+    let tiles: Vec<&[f32]> = vectors.chunks(TILE * dimensions).collect();
+    let room = || vec![0.0; TILE * panels.width()];
+    let nearest = map_workers(threads, tiles.len(), tiles.len(), room, |scores, tile| {
+        let scores = &mut scores[..tiles[tile].len() / dimensions * panels.width()];
+        panels.score(tiles[tile], scores);
+        Ok(scores.chunks_exact(panels.width()).map(|scores| best_of(&scores[..count])).collect::<Vec<_>>())
     })?;
-    let mut parts: Vec<_> = parts.into_iter().flatten().collect();
-    parts.sort_unstable_by_key(|(number, _)| *number);
-    Ok(parts.into_iter().flat_map(|(_, nearest)| nearest).collect())
+    Ok(nearest.concat())
 }
 
 fn best_of(scores: &[f32]) -> Nearest {

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use hindsearch_indexes::{Comparison, MatrixWriter, Progress, Tally, VectorFile, Vectors};
+use hindsearch_indexes::{Comparison, MatrixWriter, Progress, Tally, VectorFile, Vectors, norm};
 use serde::{Deserialize, Serialize};
 
 use super::pairing::Pairing;
 use super::state::State;
-use super::vectors::{MEAN_SAMPLE, WINDOW, norm, writer};
+use super::vectors::{MEAN_SAMPLE, WINDOW, writer};
 use super::{BuildOptions, Run, Stage, held_out};
 use crate::embed::Embedder;
 use crate::{Error, Result};

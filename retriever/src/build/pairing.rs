@@ -5,11 +5,11 @@
 
 mod causes;
 
-use hindsearch_indexes::{Interrupt, VectorFile};
+use hindsearch_indexes::{Interrupt, VectorFile, norm};
 use serde::{Deserialize, Serialize};
 
 use super::import::{LENGTH_TOLERANCE, named};
-use super::vectors::{cosine, norm};
+use super::vectors::cosine;
 use super::{BuildOptions, held_out};
 use crate::corpus::CorpusStore;
 use crate::embed::{Embedder, InputKind};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use hindsearch_indexes::{Interrupt, Matrix, MatrixSpec, MatrixWriter, Progress};
+use hindsearch_indexes::{Interrupt, Matrix, MatrixSpec, MatrixWriter, Progress, norm};
 
 use super::state::{State, is_damage};
 use super::{Run, Stage, held_out};
@@ -129,11 +129,6 @@ fn mean(embedder: &Embedder, corpus: &CorpusStore, interrupt: &Interrupt) -> Res
         mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += x / count);
     }
     Ok(mean)
-}
-
-/// The L2 norm.
-pub(super) fn norm(vector: &[f32]) -> f64 {
-    vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt()
 }
 
 /// The cosine of two vectors; 0 where one of them has no direction.

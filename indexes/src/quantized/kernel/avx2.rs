@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{BLOCK, FACTOR_BYTES, Query, Sink, WIDTH, estimate};
+use super::{BLOCK, FACTOR_BYTES, Query, Sink, WIDTH, offer};
 
 /// Registers of 32 rows in a block.
 const HALVES: usize = BLOCK / 32;
@@ -34,11 +34,7 @@ fn scan_all<const Q: usize>(blocks: &[u8], queries: [&Query; Q], sink: &mut impl
             sum_half(codes, half, queries, &mut sums);
         }
         for q in 0..Q {
-            let mut estimates = [0.0; BLOCK];
-            let passed = estimate(&sums[q], factors, queries[q], sink.threshold(q), &mut estimates);
-            if passed != 0 {
-                sink.take(q, number, passed, &estimates);
-            }
+            offer(&sums[q], factors, queries[q], q, number, sink);
         }
     }
 }

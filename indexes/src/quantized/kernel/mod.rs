@@ -112,6 +112,16 @@ impl Kernel {
     }
 }
 
+/// Hands the sink what a block's sums come to for the query at place `at`, where a row reaches its threshold.
+#[inline(always)]
+fn offer(sums: &[u16; BLOCK], factors: &[u8], query: &Query, at: usize, block: usize, sink: &mut impl Sink) {
+    let mut estimates = [0.0; BLOCK];
+    let passed = estimate(sums, factors, query, sink.threshold(at), &mut estimates);
+    if passed != 0 {
+        sink.take(at, block, passed, &estimates);
+    }
+}
+
 /// Estimates from the sums of a block, for kernels that leave this to the compiler; bits of the result tell the rows
 /// that reach `threshold`. `factors` are the block's, behind its codes.
 #[inline(always)]

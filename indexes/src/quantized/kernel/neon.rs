@@ -5,7 +5,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{BLOCK, FACTOR_BYTES, Query, Sink, WIDTH, estimate};
+use super::{BLOCK, FACTOR_BYTES, Query, Sink, WIDTH, offer};
 
 /// Registers of 16 rows in a block.
 const QUARTERS: usize = BLOCK / 16;
@@ -29,11 +29,7 @@ fn scan_all<const Q: usize>(blocks: &[u8], queries: [&Query; Q], sink: &mut impl
             }
         }
         for q in 0..Q {
-            let mut estimates = [0.0; BLOCK];
-            let passed = estimate(&sums[q], factors, queries[q], sink.threshold(q), &mut estimates);
-            if passed != 0 {
-                sink.take(q, number, passed, &estimates);
-            }
+            offer(&sums[q], factors, queries[q], q, number, sink);
         }
     }
 }

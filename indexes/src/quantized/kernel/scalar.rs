@@ -1,6 +1,6 @@
 //! The definition of an estimate, one row after the other.
 
-use super::{BLOCK, FACTOR_BYTES, Query, Sink, estimate};
+use super::{BLOCK, FACTOR_BYTES, Query, Sink, offer};
 
 pub fn scan(blocks: &[u8], queries: &[&Query], sink: &mut impl Sink) {
     let bytes = queries[0].code_bytes();
@@ -15,11 +15,7 @@ pub fn scan(blocks: &[u8], queries: &[&Query], sink: &mut impl Sink) {
                     }
                 }
             }
-            let mut estimates = [0.0; BLOCK];
-            let passed = estimate(&sums, factors, query, sink.threshold(at), &mut estimates);
-            if passed != 0 {
-                sink.take(at, number, passed, &estimates);
-            }
+            offer(&sums, factors, query, at, number, sink);
         }
     }
 }

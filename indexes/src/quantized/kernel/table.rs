@@ -3,6 +3,7 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{GROUP, Kernel};
+use crate::quantized::coder::Units;
 
 /// The largest sum in a table: four of them fit a byte.
 const MAX_ENTRY: f32 = 63.0;
@@ -55,7 +56,7 @@ pub struct Query {
 impl Query {
     /// Rounds the rotated, centred query `rotated`, whose length is a multiple of [`GROUP`]. `base` is the inner
     /// product of query and mean; `units` are what the rows' factors are multiples of.
-    pub fn new(kernel: Kernel, rotated: &[f32], base: f32, units: (f32, f32)) -> Self {
+    pub fn new(kernel: Kernel, rotated: &[f32], base: f32, units: Units) -> Self {
         debug_assert!(rotated.len().is_multiple_of(GROUP));
         Arch::new().dispatch(Round { kernel, rotated, base, units })
     }
@@ -97,7 +98,7 @@ struct Round<'a> {
     kernel: Kernel,
     rotated: &'a [f32],
     base: f32,
-    units: (f32, f32),
+    units: Units,
 }
 
 impl WithSimd for Round<'_> {
@@ -115,9 +116,9 @@ impl WithSimd for Round<'_> {
             bias += i32::from((-*weight).max(0));
             total += i32::from(*weight);
         }
-        let (mean_unit, code_unit) = units;
-        let unit = step * code_unit;
-        let parts = QueryParts { per_unit: 2.0 * unit, at_zero: -unit * (2 * bias + total) as f32, mean_unit, base };
+        let unit = step * units.code;
+        let at_zero = -unit * (2 * bias + total) as f32;
+        let parts = QueryParts { per_unit: 2.0 * unit, at_zero, mean_unit: units.mean, base };
         let tables = match kernel.lookup() {
             Lookup::None => Vec::new(),
             Lookup::Four => tables_of_four(&weights),
