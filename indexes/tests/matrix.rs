@@ -29,6 +29,35 @@ fn rows_come_back_within_the_precision_of_their_type() {
 }
 
 #[test]
+fn rounding_to_eight_bits_leaves_the_product_with_the_mean_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let vectors = common::vectors(500, 96, 7);
+    let mut mean = vec![0.0; 96];
+    for row in vectors.rows() {
+        mean.iter_mut().zip(row).for_each(|(mean, x)| *mean += x / 500.0);
+    }
+    let spec = MatrixSpec::new(96, ElementType::I8).with_mean(mean.clone());
+    let mut writer = MatrixWriter::create(&folder.path().join("vectors"), spec).unwrap();
+    writer.append(&vectors).unwrap();
+    writer.finish().unwrap();
+    let matrix = Matrix::open(&folder.path().join("vectors")).unwrap();
+    let product = |row: &[f32]| row.iter().zip(&mean).map(|(x, m)| f64::from(*x) * f64::from(*m)).sum::<f64>();
+    let (mut errors, mut nearest) = (0.0, 0.0);
+    for (row, vector) in (0..).zip(vectors.rows()) {
+        let stored = matrix.row(row);
+        let largest = vector.iter().zip(&mean).map(|(x, m)| (x - m).abs()).fold(0.0, f32::max);
+        let step = largest / 127.0;
+        for (got, want) in stored.iter().zip(vector) {
+            assert!((got - want).abs() <= step * 0.601, "{got} for {want}, {step} a step");
+        }
+        let rounded: Vec<f32> = vector.iter().zip(&mean).map(|(x, m)| ((x - m) / step).round() * step + m).collect();
+        errors += (product(&stored) - product(vector)).powi(2);
+        nearest += (product(&rounded) - product(vector)).powi(2);
+    }
+    assert!(errors < nearest / 100.0, "{errors} where each value goes to its nearest code: {nearest}");
+}
+
+#[test]
 fn every_half_precision_number_comes_back_exactly() {
     let folder = tempfile::tempdir().unwrap();
     let finite = (0..=u16::MAX).map(half::f16::from_bits).filter(|x| x.is_finite());

@@ -60,7 +60,7 @@ impl<'a> Assigner<'a> {
         for cell in self.nearest_cells(&query) {
             let first = if cell == 0 { 0 } else { self.centroids.cell_ends[cell - 1] };
             let lists = first as u64..self.centroids.cell_ends[cell] as u64;
-            let mut gather = Gather::new(&mut finalists, [0, 0]);
+            let mut gather = Gather::new(&mut finalists, &[0]);
             // Each cell's blocks begin with its first list.
             gather.enter(lists.start, lists);
             self.kernel.scan(&self.cells[cell], &[&query], &mut gather);
@@ -85,7 +85,7 @@ impl<'a> Assigner<'a> {
         let count = self.cells.len();
         let mut nearest = [Candidates::new(CELLS)];
         if count > 1 {
-            let mut gather = Gather::new(&mut nearest, [0, 0]);
+            let mut gather = Gather::new(&mut nearest, &[0]);
             gather.enter(0, 0..count as u64);
             self.kernel.scan(&self.coarse, &[query], &mut gather);
         } else {

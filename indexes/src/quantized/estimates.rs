@@ -2,7 +2,8 @@
 
 use super::Quantized;
 use super::coder::coordinates;
-use super::kernel::{BLOCK, Estimates, Query, Sink, WIDTH};
+use super::kernel::{BLOCK, Estimates, Query, Sink};
+use super::scan::TILE_BLOCKS;
 use crate::{Result, Vectors};
 
 impl Quantized {
@@ -18,25 +19,32 @@ impl Quantized {
         let (coder, slots) = (self.codes.coder(), self.codes.shape().slots);
         let mut rotated = vec![0.0; coordinates(queries.dimensions())];
         let coded: Vec<Query> = queries.rows().map(|query| coder.query(self.kernel, query, &mut rotated)).collect();
-        let blocks = self.codes.blocks(0..slots.div_ceil(BLOCK as u64));
-        let mut all = Vec::with_capacity(coded.len());
-        for pair in coded.chunks(WIDTH) {
-            let mut found = BySlot(vec![vec![f32::NAN; slots.next_multiple_of(BLOCK as u64) as usize]; pair.len()]);
-            self.kernel.scan(blocks, &pair.iter().collect::<Vec<_>>(), &mut found);
-            for of_slots in found.0 {
-                let mut of_rows = vec![f32::NAN; self.matrix.rows() as usize];
-                for (slot, estimate) in (0..slots as u32).zip(of_slots) {
-                    of_rows[self.codes.row(slot)? as usize] = estimate;
-                }
-                all.push(of_rows);
+        let coded: Vec<&Query> = coded.iter().collect();
+        let count = slots.div_ceil(BLOCK as u64);
+        let mut found = BySlot { all: vec![vec![f32::NAN; count as usize * BLOCK]; coded.len()], first: 0 };
+        for first in (0..count).step_by(TILE_BLOCKS) {
+            found.first = first as usize;
+            let blocks = self.codes.blocks(first..count.min(first + TILE_BLOCKS as u64));
+            if !coded.is_empty() {
+                self.kernel.scan(blocks, &coded, &mut found);
             }
         }
-        Ok(all)
+        let rows = (0..slots as u32).map(|slot| self.codes.row(slot)).collect::<Result<Vec<u64>>>()?;
+        let of_rows = found.all.into_iter().map(|of_slots| {
+            let mut of_rows = vec![f32::NAN; self.matrix.rows() as usize];
+            rows.iter().zip(of_slots).for_each(|(row, estimate)| of_rows[*row as usize] = estimate);
+            of_rows
+        });
+        Ok(of_rows.collect())
     }
 }
 
-/// By query, the estimates of all slots.
-struct BySlot(Vec<Vec<f32>>);
+struct BySlot {
+    /// By query, the estimates of all slots.
+    all: Vec<Vec<f32>>,
+    /// The first block of the tile.
+    first: usize,
+}
 
 impl Sink for BySlot {
     fn threshold(&self, _: usize) -> f32 {
@@ -44,6 +52,6 @@ impl Sink for BySlot {
     }
 
     fn take(&mut self, query: usize, block: usize, _: u64, estimates: &Estimates) {
-        self.0[query][block * BLOCK..][..BLOCK].copy_from_slice(estimates);
+        self.all[query][(self.first + block) * BLOCK..][..BLOCK].copy_from_slice(estimates);
     }
 }

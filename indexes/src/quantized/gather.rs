@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::candidates::Candidates;
-use super::kernel::{BLOCK, Estimates, Sink, WIDTH};
+use super::kernel::{BLOCK, Estimates, Sink};
 
-/// The candidates of one or two queries among those of all.
+/// The candidates of some queries among those of all.
 pub struct Gather<'a> {
     all: &'a mut [Candidates],
     /// Which queries the kernel has.
-    queries: [usize; WIDTH],
+    queries: &'a [usize],
     /// The slot of the first row of the run's first block.
     first: u64,
     /// The slots that count.
@@ -19,8 +19,8 @@ pub struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Collects for `queries` among `all`; of one query, the second place is not looked at.
-    pub fn new(all: &'a mut [Candidates], queries: [usize; WIDTH]) -> Self {
+    /// Collects for `queries` among `all`.
+    pub fn new(all: &'a mut [Candidates], queries: &'a [usize]) -> Self {
         Self { all, queries, first: 0, valid: 0..0, is_live: None }
     }
 

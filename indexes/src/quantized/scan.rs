@@ -8,14 +8,14 @@ use super::Quantized;
 use super::candidates::Candidates;
 use super::coder::coordinates;
 use super::gather::Gather;
-use super::kernel::{BLOCK, Query, WIDTH};
+use super::kernel::{BLOCK, Query};
 use crate::dot;
 use crate::flat::refined_for;
 use crate::workers::{in_order, map_workers, run_workers};
 use crate::{Hit, Result, SearchParams};
 
 /// Blocks that all queries meet while they are in the cache.
-const TILE_BLOCKS: usize = 32;
+pub const TILE_BLOCKS: usize = 32;
 /// Tiles that are asked for at a time, where the file is not in memory: 3 MB of 768 values.
 const TILES_AHEAD: usize = 16;
 /// Visits of a query to a block below which a further thread costs more than it saves.
@@ -137,14 +137,10 @@ impl<'a> Batch<'a> {
         // A row that is not there is found out when it is scored.
         let is_live = |slot| all.row(slot).map_or(true, |row| live.contains(row));
         let is_live: Option<&dyn Fn(u32) -> bool> = (rows && !live.is_whole()).then_some(&is_live);
-        for pair in queries.chunks(WIDTH) {
-            let mut gather = Gather::new(best, [pair[0], pair[pair.len() - 1]]).of_live(is_live);
-            gather.enter(first, valid.clone());
-            match pair {
-                [a, b] => self.index.kernel.scan(codes, &[&self.coded[*a], &self.coded[*b]], &mut gather),
-                _ => self.index.kernel.scan(codes, &[&self.coded[pair[0]]], &mut gather),
-            }
-        }
+        let mut gather = Gather::new(best, queries).of_live(is_live);
+        gather.enter(first, valid);
+        let queries: Vec<&Query> = queries.iter().map(|query| &self.coded[*query]).collect();
+        self.index.kernel.scan(codes, &queries, &mut gather);
     }
 
     fn no_candidates(&self, kept: usize) -> Vec<Candidates> {

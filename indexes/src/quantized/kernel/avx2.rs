@@ -5,7 +5,11 @@
 
 use std::arch::x86_64::*;
 
-use super::{BLOCK, FACTOR_BYTES, Query, Sink, WIDTH, offer};
+use super::table::LOOKUPS_OF_BYTE;
+use super::{BLOCK, FACTOR_BYTES, Query, Sink, offer};
+
+/// Queries that share the loads of codes.
+const WIDTH: usize = 2;
 
 /// Registers of 32 rows in a block.
 const HALVES: usize = BLOCK / 32;
@@ -16,16 +20,20 @@ pub fn is_available() -> bool {
 
 pub fn scan(blocks: &[u8], queries: &[&Query], sink: &mut impl Sink) {
     debug_assert!(is_available());
+    let (pairs, rest) = queries.as_chunks::<WIDTH>();
     // SAFETY: queries are made for this kernel only where it is available.
-    match queries {
-        [a, b] => unsafe { scan_all::<2>(blocks, [a, b], sink) },
-        [a] => unsafe { scan_all::<1>(blocks, [a], sink) },
-        _ => unreachable!("one or {WIDTH} queries"),
+    unsafe {
+        for (at, pair) in pairs.iter().enumerate() {
+            scan_few(blocks, *pair, at * WIDTH, sink);
+        }
+        if let [query] = rest {
+            scan_few(blocks, [*query], queries.len() - 1, sink);
+        }
     }
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn scan_all<const Q: usize>(blocks: &[u8], queries: [&Query; Q], sink: &mut impl Sink) {
+fn scan_few<const Q: usize>(blocks: &[u8], queries: [&Query; Q], first: usize, sink: &mut impl Sink) {
     let bytes = queries[0].code_bytes();
     for (number, block) in blocks.chunks_exact((bytes + FACTOR_BYTES) * BLOCK).enumerate() {
         let (codes, factors) = block.split_at(bytes * BLOCK);
@@ -34,7 +42,7 @@ fn scan_all<const Q: usize>(blocks: &[u8], queries: [&Query; Q], sink: &mut impl
             sum_half(codes, half, queries, &mut sums);
         }
         for q in 0..Q {
-            offer(&sums[q], factors, queries[q], q, number, sink);
+            offer(&sums[q], factors, queries[q], first + q, number, sink);
         }
     }
 }
@@ -52,9 +60,9 @@ fn sum_half<const Q: usize>(codes: &[u8], half: usize, queries: [&Query; Q], sum
     let mut odd = [_mm256_setzero_si256(); Q];
     let mut byte = 0;
     while byte < bytes {
-        // Two bytes are four look-ups, whose sum fits a byte; a third, where their number is odd, stands alone.
-        let count = (bytes - byte).min(2);
-        let mut eights = [_mm256_setzero_si256(); Q];
+        // Each byte of the code is two look-ups.
+        let count = (bytes - byte).min(LOOKUPS_OF_BYTE / 2);
+        let mut sums_8 = [_mm256_setzero_si256(); Q];
         for byte in byte..byte + count {
             // SAFETY: each byte of a code has a column of 64 bytes, and 32 bytes of tables.
             let column = unsafe { _mm256_loadu_si256(codes.as_ptr().add(byte * BLOCK + half * 32).cast()) };
@@ -68,12 +76,12 @@ fn sum_half<const Q: usize>(codes: &[u8], half: usize, queries: [&Query; Q], sum
                 };
                 let low = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(first), low);
                 let high = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(second), high);
-                eights[q] = _mm256_add_epi8(eights[q], _mm256_add_epi8(low, high));
+                sums_8[q] = _mm256_add_epi8(sums_8[q], _mm256_add_epi8(low, high));
             }
         }
         for q in 0..Q {
-            both[q] = _mm256_add_epi16(both[q], eights[q]);
-            odd[q] = _mm256_add_epi16(odd[q], _mm256_srli_epi16::<8>(eights[q]));
+            both[q] = _mm256_add_epi16(both[q], sums_8[q]);
+            odd[q] = _mm256_add_epi16(odd[q], _mm256_srli_epi16::<8>(sums_8[q]));
         }
         byte += count;
     }

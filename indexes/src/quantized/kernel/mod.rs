@@ -14,9 +14,9 @@ mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 
-pub use table::Query;
 #[cfg(target_arch = "x86_64")]
 pub use table::QueryParts;
+pub use table::{Line, Query, bytes_of};
 
 /// Rows of a block.
 pub const BLOCK: usize = 64;
@@ -24,8 +24,6 @@ pub const BLOCK: usize = 64;
 pub const FACTOR_BYTES: usize = 4;
 /// Coordinates of a code come in groups of so many: what three bytes hold.
 pub const GROUP: usize = 24;
-/// Queries that a kernel takes at once.
-pub const WIDTH: usize = 2;
 
 /// Estimates of the rows of a block for one query.
 pub type Estimates = [f32; BLOCK];
@@ -90,12 +88,13 @@ impl Kernel {
         }
     }
 
-    /// Estimates all rows of whole `blocks` for one or two `queries`, which were made for this kernel.
+    /// Estimates all rows of whole `blocks` for `queries`, which were made for this kernel. Blocks that fit the
+    /// second-level cache are fastest.
     ///
     /// # Panics
-    /// When `blocks` are not whole, or there are no or too many queries.
+    /// When `blocks` are not whole, or there are no queries.
     pub fn scan(self, blocks: &[u8], queries: &[&Query], sink: &mut impl Sink) {
-        assert!((1..=WIDTH).contains(&queries.len()), "one or two queries");
+        assert!(!queries.is_empty(), "a query");
         assert!(queries.iter().all(|query| query.kernel() == self), "queries made for this kernel");
         let bytes = queries[0].code_bytes();
         assert!(queries.iter().all(|query| query.code_bytes() == bytes), "queries of one length");

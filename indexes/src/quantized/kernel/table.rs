@@ -5,8 +5,11 @@ use pulp::{Arch, Simd, WithSimd};
 use super::{GROUP, Kernel};
 use crate::quantized::coder::Units;
 
-/// The largest sum in a table: four of them fit a byte.
-const MAX_ENTRY: f32 = 63.0;
+/// The largest sum in a table: [`LOOKUPS_OF_BYTE`] of them fit a byte. What the query loses to rounding is a fiftieth of
+/// the noise that the rows' codes have of their own.
+const MAX_ENTRY: f32 = 31.0;
+/// Look-ups whose sum fits a byte.
+pub const LOOKUPS_OF_BYTE: usize = 8;
 /// What rounding six numbers may add to their sum.
 const ROUNDING: f32 = 3.0;
 /// The largest sum of a row before rounding: with what that may add, half a unit a coordinate, it must fit 16 bits.
@@ -35,10 +38,19 @@ pub struct QueryParts {
     pub base: f32,
 }
 
-/// 64 bytes, so that tables begin with a cache line.
+/// A cache line, so that no load touches two.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+pub struct Line(pub [u8; 64]);
+
+/// The bytes of `lines`.
+pub fn bytes_of(lines: &[Line]) -> &[u8] {
+    // SAFETY: a line is 64 bytes without padding.
+    #[allow(unsafe_code)]
+    unsafe {
+        std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines))
+    }
+}
 
 /// A query for one kernel.
 #[derive(Debug, Clone)]
@@ -85,11 +97,7 @@ impl Query {
     /// The tables, one after the other: for [`Lookup::Four`] 32 bytes a byte of code, for [`Lookup::Six`] 256 bytes
     /// for three.
     pub fn tables(&self) -> &[u8] {
-        // SAFETY: a line is 64 bytes without padding.
-        #[allow(unsafe_code)]
-        unsafe {
-            std::slice::from_raw_parts(self.tables.as_ptr().cast(), size_of_val(&self.tables[..]))
-        }
+        bytes_of(&self.tables)
     }
 }
 
