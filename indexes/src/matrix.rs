@@ -4,6 +4,7 @@
 //! vector that [`Matrix::widen`] gives; all scores are defined on that vector.
 
 mod block;
+mod encode;
 mod header;
 mod places;
 mod rows;
@@ -14,6 +15,7 @@ use std::path::Path;
 
 use crate::{Access, ElementType, Error, Interrupt, MappedFile, Result, Vectors, dot};
 
+pub(crate) use block::Block;
 use header::Header;
 pub use header::MatrixSpec;
 pub(crate) use places::Planes;

@@ -83,10 +83,10 @@ impl Vectors {
                 found: format!("{} values", self.dimensions),
             });
         }
-        self.check_finite(name, first_row)?;
         for (row, number) in self.rows().zip(first_row..) {
             let norm = crate::dot::norm(row);
             if !NORMS.contains(&norm) {
+                self.check_finite(name, first_row)?;
                 return Err(Error::InvalidInput {
                     what: format!("{name} {number}"),
                     expected: format!("a vector of length {:e} to {:e}", NORMS.start(), NORMS.end()),

@@ -1,6 +1,7 @@
 //! Rows in memory in their stored form: coded anew, or read from a file.
 
-use super::{MatrixSpec, Planes, rows};
+use super::encode::encode;
+use super::{MatrixSpec, Planes};
 use crate::Result;
 
 /// The bytes of some rows.
@@ -40,7 +41,7 @@ impl MatrixSpec {
         let rows = vectors.chunks_exact(self.dimensions).zip(coarse.chunks_exact_mut(self.coarse_bytes()));
         for ((row, coarse), number) in rows.zip(first..) {
             let (row_fine, rest) = fine.split_at_mut(self.fine_bytes());
-            rows::encode(self, number, row, [coarse, row_fine])?;
+            encode(self, number, row, [coarse, row_fine])?;
             fine = rest;
         }
         Ok(block)

@@ -1,22 +1,15 @@
-//! Rows as stored bytes: coding and decoding.
+//! Rows as stored bytes, and the vectors that they stand for.
 
-use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{MatrixSpec, Planes};
-use crate::{ElementType, Error, Result};
+use crate::ElementType;
 
 // Stored numbers are little-endian and are used in place.
 const _: () = assert!(cfg!(target_endian = "little"), "the index format needs a little-endian machine");
 
-/// Codes run from -127 to 127.
-const MAX_CODE: f32 = 127.0;
-/// How far from its code, of which the next is 1 away, a value may take the next one instead.
-const NEARLY_BETWEEN: f64 = 0.4;
 /// Steps of a fine code in one of a coarse code.
-const FINE_STEPS: f32 = 256.0;
-/// The largest sixteen-bit code: a coarse code of 127 and a fine one of 127.
-const MAX_FINE_CODE: f64 = 127.0 * 256.0 + 127.0;
+pub(super) const FINE_STEPS: f32 = 256.0;
 
 /// Whole rows in their stored form.
 #[derive(Clone, Copy)]
@@ -172,78 +165,4 @@ pub(crate) fn i8_value(code: u8) -> f32 {
 pub(crate) fn split_scale(row: &[u8]) -> (f32, &[u8]) {
     let (scale, codes) = row.split_at(size_of::<f32>());
     (f32::from_le_bytes(std::array::from_fn(|i| scale[i])), codes)
-}
-
-/// Writes the stored form of `row` to the bytes of both planes. `number` is the row's number, for messages.
-pub(super) fn encode(spec: &MatrixSpec, number: u64, row: &[f32], planes: [&mut [u8]; 2]) -> Result<()> {
-    let [out, fine] = planes;
-    match spec.element_type {
-        ElementType::F32 => out.copy_from_slice(bytemuck::cast_slice(row)),
-        ElementType::F16 => {
-            for (at, (value, slot)) in row.iter().zip(out.as_chunks_mut().0).enumerate() {
-                let rounded = f16::from_f32(*value);
-                if !rounded.is_finite() {
-                    return Err(Error::InvalidInput {
-                        what: format!("row {number}"),
-                        expected: format!("values to {} for `f16`", f16::MAX),
-                        found: format!("{value} at position {at}"),
-                    });
-                }
-                *slot = rounded.to_le_bytes();
-            }
-        }
-        ElementType::I8 => {
-            let (per_unit, codes) = put_scale(spec, row, out);
-            round_across_mean(row, &spec.mean, per_unit, codes);
-        }
-        ElementType::I16 => {
-            let (per_unit, codes) = put_scale(spec, row, out);
-            let per_step = per_unit * f64::from(FINE_STEPS);
-            for (((value, mean), code), fine) in row.iter().zip(&spec.mean).zip(codes).zip(fine) {
-                let steps = (f64::from(value - mean) * per_step).round().clamp(-MAX_FINE_CODE, MAX_FINE_CODE) as i32;
-                // The nearest coarse code, and from -128 to 127 steps from there.
-                let nearest = (steps + 128) >> 8;
-                *code = nearest as i8 as u8;
-                *fine = (steps - (nearest << 8)) as i8 as u8;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Writes the codes of `row`, a code of 1 being 1 / `per_unit`, so that what rounding adds is at right angles to the mean.
-///
-/// Queries of the corpus' kind lie near its mean: what rounding adds along it goes into every score, and for E5, whose
-/// vectors are mostly mean, that is most of the error. Some values that lie nearly between two codes, and so cost little
-/// on either, go to the farther one until the sum along the mean is nothing.
-fn round_across_mean(row: &[f32], mean: &[f32], per_unit: f64, codes: &mut [u8]) {
-    let exact = |at: usize| f64::from(row[at] - mean[at]) * per_unit;
-    let mut along_mean = 0.0;
-    for (at, code) in codes.iter_mut().enumerate() {
-        // `as` clamps at 127, so the rounding of the scale cannot wrap a code around.
-        let nearest = (exact(at).round() as i8).max(-(MAX_CODE as i8));
-        along_mean += (f64::from(nearest) - exact(at)) * f64::from(mean[at]);
-        *code = nearest as u8;
-    }
-    for (at, code) in codes.iter_mut().enumerate() {
-        let nearest = *code as i8;
-        let beyond = exact(at) - f64::from(nearest);
-        let other = f32::from(nearest) + beyond.signum() as f32;
-        let along_other = along_mean + beyond.signum() * f64::from(mean[at]);
-        if beyond.abs() > NEARLY_BETWEEN && other.abs() <= MAX_CODE && along_other.abs() < along_mean.abs() {
-            *code = other as i8 as u8;
-            along_mean = along_other;
-        }
-    }
-}
-
-/// Writes the scale with which the codes of `row` reach its farthest value, and gives what is coded as 1, inverted, with
-/// the place of the codes.
-fn put_scale<'a>(spec: &MatrixSpec, row: &[f32], out: &'a mut [u8]) -> (f64, &'a mut [u8]) {
-    let largest = row.iter().zip(&spec.mean).map(|(x, m)| (x - m).abs()).fold(0.0, f32::max);
-    let scale = largest / MAX_CODE;
-    let (head, codes) = out.split_at_mut(size_of::<f32>());
-    head.copy_from_slice(&scale.to_le_bytes());
-    // A row on the mean has the scale 0, and codes of 0.
-    (if scale > 0.0 { 1.0 / f64::from(scale) } else { 0.0 }, codes)
 }

@@ -141,10 +141,13 @@ impl MatrixWriter {
     /// Counts coded rows that are in the file, or about to be.
     fn count(&mut self, planes: Planes<'_>) -> Result<()> {
         let Header { spec, rows, max_norm } = &mut self.header;
-        let mut vectors = vec![0.0; planes.coarse.len() / spec.coarse_bytes() * spec.dimensions];
-        Rows::new(spec, planes).widen(&mut vectors);
-        for row in vectors.chunks_exact(spec.dimensions) {
-            let norm = dot::norm(row);
+        let (coarse_bytes, fine_bytes) = (spec.coarse_bytes(), spec.fine_bytes());
+        let mut vector = vec![0.0; spec.dimensions];
+        for at in 0..planes.coarse.len() / coarse_bytes {
+            let coarse = &planes.coarse[at * coarse_bytes..][..coarse_bytes];
+            let fine = &planes.fine[at * fine_bytes..][..fine_bytes];
+            Rows::new(spec, Planes { coarse, fine }).widen(&mut vector);
+            let norm = dot::norm(&vector);
             if !norm.is_finite() {
                 return Err(Error::Corrupt {
                     path: self.path.clone(),

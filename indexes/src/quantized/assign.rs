@@ -1,20 +1,24 @@
 //! Which list does a row belong to?
 //!
 //! The row is taken as a query against the codes of the centroids: those of the cells first, then those of the lists in
-//! the nearest cells. The best few estimates are decided by true products.
+//! the nearest cells. Of the best few estimates, products with the centroids as they are stored decide.
 
 use super::candidates::Candidates;
 use super::coder::{Coder, Factors, Units, coordinates};
 use super::gather::Gather;
 use super::kernel::{BLOCK, Kernel, Query};
 use super::train::Centroids;
+use crate::Result;
 use crate::dot;
-use crate::matrix::Rows;
+use crate::matrix::{Block, Rows};
+use crate::workers::map_workers;
 
+/// Rows that are assigned together; their tables fit the second-level cache.
+pub const TOGETHER: usize = 64;
 /// Cells whose lists a row is held against.
 const CELLS: usize = 16;
-/// Lists whose true products decide.
-const FINALISTS: usize = 16;
+/// Lists whose products with the row decide.
+const FINALISTS: usize = 10;
 
 /// The list of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,66 +37,105 @@ pub struct Assigner<'a> {
     coarse: Vec<u8>,
     /// By cell, the codes of its lists.
     cells: Vec<Vec<u8>>,
+    /// The lists' centroids as searches compare them.
+    stored: Block,
 }
 
 impl<'a> Assigner<'a> {
     /// Codes all centroids. The units of `coder` do not matter.
-    pub fn new(centroids: &'a Centroids, mut coder: Coder) -> Self {
+    pub fn new(centroids: &'a Centroids, mut coder: Coder) -> Result<Self> {
         let all = centroids.fine.chunks_exact(centroids.dimensions);
         let all = all.chain(centroids.coarse.chunks_exact(centroids.dimensions));
         coder.set_units(Units::covering(largest_factors(&coder, all)));
-        let mut first = 0;
-        let cells = centroids.cell_ends.iter().map(|end| {
-            let lists = &centroids.fine[first * centroids.dimensions..*end * centroids.dimensions];
-            first = *end;
-            code_all(&coder, lists)
+        let cells = (0..centroids.cell_ends.len()).map(|cell| {
+            let lists = centroids.lists_of(cell);
+            code_all(&coder, &centroids.fine[lists.start * centroids.dimensions..lists.end * centroids.dimensions])
         });
         let cells = cells.collect();
         let coarse = code_all(&coder, &centroids.coarse);
-        Self { centroids, coder, kernel: Kernel::best(), coarse, cells }
+        let stored = centroids.stored(&coder)?;
+        Ok(Self { centroids, coder, kernel: Kernel::best(), coarse, cells, stored })
     }
 
-    /// The list of `row`, whose rotated form is `rotated`.
-    pub fn nearest(&self, row: &[f32], rotated: &[f32]) -> Nearest {
-        // What is the same for all centroids does not matter.
-        let query = Query::new(self.kernel, rotated, 0.0, self.coder.units());
-        let mut finalists = [Candidates::new(FINALISTS)];
-        for cell in self.nearest_cells(&query) {
-            let first = if cell == 0 { 0 } else { self.centroids.cell_ends[cell - 1] };
-            let lists = first as u64..self.centroids.cell_ends[cell] as u64;
-            let mut gather = Gather::new(&mut finalists, &[0]);
-            // Each cell's blocks begin with its first list.
-            gather.enter(lists.start, lists);
-            self.kernel.scan(&self.cells[cell], &[&query], &mut gather);
-        }
-        let [finalists] = finalists;
-        let lists: Vec<u32> = finalists.into_slots().collect();
+    /// The list of each of `rows`, row-major, whose rotated forms are `rotated`. Fastest with [`TOGETHER`] rows.
+    pub fn nearest(&self, rows: &[f32], rotated: &[f32]) -> Vec<Nearest> {
+        let rows = self.finalists(rotated, FINALISTS).zip(rows.chunks_exact(self.centroids.dimensions));
+        rows.map(|(finalists, row)| self.nearest_of(&finalists, row)).collect()
+    }
+
+    /// For each list the `count` lists that are nearest to it by their codes; itself is one of them.
+    pub fn near_lists(&self, count: usize, threads: usize) -> Result<Vec<Vec<u32>>> {
         let dimensions = self.centroids.dimensions;
+        let all: Vec<&[f32]> = self.centroids.fine.chunks(TOGETHER * dimensions).collect();
+        let room = || vec![0.0; TOGETHER * coordinates(dimensions)];
+        let near = map_workers(threads, all.len(), all.len(), room, |rotated, at| {
+            let finalists = self.finalists(self.coder.rotate_all(all[at], rotated), count);
+            Ok(finalists
+                .zip((at * TOGETHER) as u32..)
+                .map(|(mut near, own)| {
+                    if !near.contains(&own) {
+                        near.push(own);
+                    }
+                    near
+                })
+                .collect::<Vec<_>>())
+        })?;
+        Ok(near.concat())
+    }
+
+    /// The `count` lists of the best estimates for each of the rows whose rotated forms are `rotated`.
+    fn finalists(&self, rotated: &[f32], count: usize) -> impl Iterator<Item = Vec<u32>> + use<> {
+        // What is the same for all centroids does not matter.
+        let query = |rotated| Query::new(self.kernel, rotated, 0.0, self.coder.units());
+        let queries: Vec<Query> = rotated.chunks_exact(coordinates(self.centroids.dimensions)).map(query).collect();
+        let mut finalists = vec![Candidates::new(count); queries.len()];
+        for visits in self.visits(&queries).chunk_by(|a, b| a.0 == b.0) {
+            let cell = visits[0].0 as usize;
+            let lists = self.centroids.lists_of(cell);
+            let numbers: Vec<usize> = visits.iter().map(|(_, query)| *query as usize).collect();
+            let visitors: Vec<&Query> = numbers.iter().map(|number| &queries[*number]).collect();
+            let mut gather = Gather::new(&mut finalists, &numbers);
+            // Each cell's blocks begin with its first list.
+            gather.enter(lists.start as u64, lists.start as u64..lists.end as u64);
+            self.kernel.scan(&self.cells[cell], &visitors, &mut gather);
+        }
+        finalists.into_iter().map(|finalists| finalists.into_slots().collect())
+    }
+
+    /// Which row, by its number, meets the lists of which cell, by cell.
+    fn visits(&self, queries: &[Query]) -> Vec<(u32, u32)> {
+        let numbers: Vec<usize> = (0..queries.len()).collect();
+        let mut nearest = vec![Candidates::new(CELLS); queries.len()];
+        if self.cells.len() > 1 && !queries.is_empty() {
+            let mut gather = Gather::new(&mut nearest, &numbers);
+            gather.enter(0, 0..self.cells.len() as u64);
+            self.kernel.scan(&self.coarse, &queries.iter().collect::<Vec<_>>(), &mut gather);
+        } else {
+            nearest.iter_mut().for_each(|nearest| nearest.push(0.0, 0));
+        }
+        let visits =
+            nearest.into_iter().zip(0..).flat_map(|(cells, query)| cells.into_slots().map(move |cell| (cell, query)));
+        let mut visits: Vec<(u32, u32)> = visits.collect();
+        visits.sort_unstable();
+        visits
+    }
+
+    /// The nearest of `lists` to `row`.
+    pub fn nearest_of(&self, lists: &[u32], row: &[f32]) -> Nearest {
+        let (mean, centroids) = (self.coder.mean(), self.stored.planes().coarse);
+        let bytes = size_of::<f32>() + mean.len();
         let mut scores = Vec::with_capacity(lists.len());
-        dot::score_each(lists.len(), row, &mut scores, |at| {
-            Rows::F32(&self.centroids.fine[lists[at] as usize * dimensions..][..dimensions])
+        dot::score_each(lists.len(), row, &mut scores, |at| Rows::I8 {
+            mean,
+            rows: &centroids[lists[at] as usize * bytes..][..bytes],
         });
         let mut best = Nearest { list: 0, cosine: f32::NEG_INFINITY };
-        for (list, cosine) in lists.into_iter().zip(scores) {
-            if cosine > best.cosine || (cosine == best.cosine && list < best.list) {
-                best = Nearest { list, cosine };
+        for (list, cosine) in lists.iter().zip(scores) {
+            if cosine > best.cosine || (cosine == best.cosine && *list < best.list) {
+                best = Nearest { list: *list, cosine };
             }
         }
         best
-    }
-
-    fn nearest_cells(&self, query: &Query) -> impl Iterator<Item = usize> {
-        let count = self.cells.len();
-        let mut nearest = [Candidates::new(CELLS)];
-        if count > 1 {
-            let mut gather = Gather::new(&mut nearest, &[0]);
-            gather.enter(0, 0..count as u64);
-            self.kernel.scan(&self.coarse, &[query], &mut gather);
-        } else {
-            nearest[0].push(0.0, 0);
-        }
-        let [nearest] = nearest;
-        nearest.into_sorted().map(|(_, cell)| cell as usize)
     }
 }
 

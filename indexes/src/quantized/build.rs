@@ -5,13 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::assign::{Assigner, code_all, largest_factors};
+use super::assign::{Assigner, TOGETHER, code_all, largest_factors};
 use super::coder::{Coder, Factors, Units, coordinates, row_bytes};
 use super::file::{CodesWriter, Shape};
 use super::kernel::BLOCK;
 use super::train::{Centroids, train};
 use crate::workers::run_workers;
-use crate::{Access, ElementType, Error, Interrupt, MappedFile, Matrix, MatrixSpec, OnProgress, Progress, Result};
+use crate::{Access, Error, Interrupt, MappedFile, Matrix, OnProgress, Progress, Result};
 
 /// Rows that a worker takes at once.
 const CLAIM_ROWS: u64 = 512;
@@ -57,7 +57,7 @@ impl QuantizedBuilder {
 
         let run = Run { matrix, threads: self.threads, show: &show, interrupt };
         let waiting = Waiting::create(path, matrix)?;
-        let coded = run.code_rows(&Assigner::new(&centroids, coder.clone()), &coder, &waiting)?;
+        let coded = run.code_rows(&Assigner::new(&centroids, coder.clone())?, &coder, &waiting)?;
         let of_centroids = largest_factors(&coder, centroids.fine.chunks_exact(centroids.dimensions));
         coder.set_units(Units::covering(coded.largest.larger(of_centroids)));
         run.write(path, &coder, &centroids, &coded.lists, &waiting.map()?)
@@ -80,7 +80,7 @@ impl Run<'_> {
         let parts = run_workers(self.threads, usize::MAX, || {
             let dimensions = matrix.dimensions();
             let mut vectors = vec![0.0; CLAIM_ROWS as usize * dimensions];
-            let mut rotated = vec![0.0; coordinates(dimensions)];
+            let mut rotated = vec![0.0; TOGETHER * coordinates(dimensions)];
             let mut records = vec![0; CLAIM_ROWS as usize * waiting.record];
             let (mut lists, mut largest) = (Vec::new(), Factors::default());
             loop {
@@ -94,14 +94,18 @@ impl Run<'_> {
                 let vectors = &mut vectors[..count * dimensions];
                 matrix.widen(rows, vectors);
                 let mut of_rows = Vec::with_capacity(count);
-                for (vector, record) in vectors.chunks_exact(dimensions).zip(records.chunks_exact_mut(waiting.record)) {
-                    coder.rotate(vector, &mut rotated);
-                    let (factors, code) = record.split_at_mut(WAITING_FACTORS);
-                    let found = coder.encode(vector, &rotated, code);
-                    factors[..4].copy_from_slice(&found.mean.to_le_bytes());
-                    factors[4..].copy_from_slice(&found.code.to_le_bytes());
-                    largest = largest.larger(found);
-                    of_rows.push(assigner.nearest(vector, &rotated).list);
+                let records_together = records.chunks_mut(TOGETHER * waiting.record);
+                for (vectors, records) in vectors.chunks(TOGETHER * dimensions).zip(records_together) {
+                    let rotated = coder.rotate_all(vectors, &mut rotated);
+                    let rows = vectors.chunks_exact(dimensions).zip(rotated.chunks_exact(coordinates(dimensions)));
+                    for ((vector, rotated), record) in rows.zip(records.chunks_exact_mut(waiting.record)) {
+                        let (factors, code) = record.split_at_mut(WAITING_FACTORS);
+                        let found = coder.encode(vector, rotated, code);
+                        factors[..4].copy_from_slice(&found.mean.to_le_bytes());
+                        factors[4..].copy_from_slice(&found.code.to_le_bytes());
+                        largest = largest.larger(found);
+                    }
+                    of_rows.extend(assigner.nearest(vectors, rotated).into_iter().map(|nearest| nearest.list));
                 }
                 waiting.put(first, &records[..count * waiting.record])?;
                 lists.push((first, of_rows));
@@ -147,8 +151,7 @@ impl Run<'_> {
             lists: centroids.lists() as u64,
         };
         let mut writer = CodesWriter::create(path, shape, coder, &directory)?;
-        let spec = MatrixSpec::new(matrix.dimensions(), ElementType::I8).with_mean(coder.mean().to_vec());
-        writer.put_centroids(&code_all(coder, &centroids.fine), spec.encode(&centroids.fine, 0)?.planes().coarse)?;
+        writer.put_centroids(&code_all(coder, &centroids.fine), centroids.stored(coder)?.planes().coarse)?;
         let record = record_bytes(matrix);
         let mut block = vec![0; row_bytes(matrix.dimensions()) * BLOCK];
         let number = |bytes: &[u8], at: usize| f32::from_bits(crate::bytes::u32_at(bytes, at));

@@ -6,6 +6,7 @@
 //! <m, q> + a + b x <s, r> with a = <x - m, m>.
 
 use half::f16;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::kernel::{BLOCK, FACTOR_BYTES, GROUP, Kernel, Query};
 use super::rotation::{ROUNDS, Rotation};
@@ -89,21 +90,19 @@ impl Coder {
         self.rotation.apply(rotated);
     }
 
+    /// The same for many, row-major, in the first part of `rotated`.
+    pub fn rotate_all<'r>(&self, vectors: &[f32], rotated: &'r mut [f32]) -> &'r [f32] {
+        let coordinates = coordinates(self.dimensions());
+        let rotated = &mut rotated[..vectors.len() / self.dimensions() * coordinates];
+        for (vector, rotated) in vectors.chunks_exact(self.dimensions()).zip(rotated.chunks_exact_mut(coordinates)) {
+            self.rotate(vector, rotated);
+        }
+        rotated
+    }
+
     /// Writes the signs of `rotated`, a set bit for what is not negative, and gives the factors of `vector`.
     pub fn encode(&self, vector: &[f32], rotated: &[f32], code: &mut [u8]) -> Factors {
-        let (mut squares, mut sizes) = (0f64, 0f64);
-        for (byte, eight) in code.iter_mut().zip(rotated.as_chunks::<8>().0) {
-            *byte = 0;
-            for (bit, y) in eight.iter().enumerate() {
-                *byte |= u8::from(*y >= 0.0) << bit;
-                squares += f64::from(y * y);
-                sizes += f64::from(y.abs());
-            }
-        }
-        let centred = vector.iter().zip(&self.mean).map(|(x, mean)| (x - mean, mean));
-        let of_mean: f64 = centred.map(|(y, mean)| f64::from(y) * f64::from(*mean)).sum();
-        let code = if sizes > 0.0 { squares / sizes } else { 0.0 };
-        Factors { mean: of_mean as f32, code: code as f32 }
+        Arch::new().dispatch(Encode { mean: &self.mean, vector, rotated, code })
     }
 
     /// A query for `kernel`; `rotated` is room for the coordinates of a code.
@@ -122,6 +121,46 @@ impl Coder {
         let stored = |factor: f32, unit: f32| f16::from_f32(factor / unit).to_le_bytes();
         mean[2 * lane..][..2].copy_from_slice(&stored(factors.mean, self.units.mean));
         code_factor[2 * lane..][..2].copy_from_slice(&stored(factors.code, self.units.code));
+    }
+}
+
+/// Makes a code and its factors, compiled for the instructions of the machine.
+struct Encode<'a> {
+    mean: &'a [f32],
+    vector: &'a [f32],
+    rotated: &'a [f32],
+    code: &'a mut [u8],
+}
+
+impl WithSimd for Encode<'_> {
+    type Output = Factors;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Factors {
+        let (mut squares, mut sizes) = ([0f64; 8], [0f64; 8]);
+        for (byte, eight) in self.code.iter_mut().zip(self.rotated.as_chunks::<8>().0) {
+            let mut bits = [0; 8];
+            for lane in 0..8 {
+                let y = eight[lane];
+                bits[lane] = if y >= 0.0 { 1 << lane } else { 0 };
+                squares[lane] += f64::from(y * y);
+                sizes[lane] += f64::from(y.abs());
+            }
+            *byte = bits.into_iter().fold(0, |byte, bit| byte | bit);
+        }
+        let (vectors, vector_rest) = self.vector.as_chunks::<8>();
+        let (means, mean_rest) = self.mean.as_chunks::<8>();
+        let mut of_mean = [0f64; 8];
+        let product = |x: f32, mean: f32| f64::from(x - mean) * f64::from(mean);
+        for (x, mean) in vectors.iter().zip(means) {
+            for lane in 0..8 {
+                of_mean[lane] += product(x[lane], mean[lane]);
+            }
+        }
+        let rest: f64 = vector_rest.iter().zip(mean_rest).map(|(x, mean)| product(*x, *mean)).sum();
+        let (squares, sizes): (f64, f64) = (squares.into_iter().sum(), sizes.into_iter().sum());
+        let code = if sizes > 0.0 { squares / sizes } else { 0.0 };
+        Factors { mean: (of_mean.into_iter().sum::<f64>() + rest) as f32, code: code as f32 }
     }
 }
 

@@ -5,16 +5,20 @@
 //! meets those of the nearest cells only. Cells of rows, each with centroids of its own, would be quicker still, but
 //! they cut through what belongs together: lists made so find a quarter less in the same time.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::assign::{Assigner, Nearest};
+use super::assign::{Assigner, Nearest, TOGETHER};
 use super::coder::{Coder, coordinates};
 use crate::dot::{self, Panels};
+use crate::matrix::Block;
 use crate::workers::map_workers;
-use crate::{Interrupt, Matrix, OnProgress, Progress, Result};
+use crate::{ElementType, Interrupt, Matrix, MatrixSpec, OnProgress, Progress, Result};
 
 /// Rounds of k-means: later ones move few rows.
 const ROUNDS: usize = 6;
+/// Lists that a row may go to after the first round, those nearest to its own: centroids move little.
+const NEAR: usize = 32;
 /// Rows of the sample for each list, while all of them are no more than `MAX_SAMPLE`.
 const LIST_SAMPLE: u64 = 32;
 /// Rows of the sample at most, unless that is too few for the lists.
@@ -27,8 +31,6 @@ const ONE_CELL: usize = 4096;
 const CELL_ROUNDS: usize = 4;
 /// Vectors that meet the centroids of cells at once.
 const TILE: usize = 96;
-/// Rows of the sample that a worker takes at once.
-const CLAIM_ROWS: usize = 128;
 
 /// The lists' centroids, unit vectors, row-major, and the cells that they are in.
 #[derive(Debug, Clone)]
@@ -47,11 +49,28 @@ impl Centroids {
         self.fine.len() / self.dimensions
     }
 
-    /// Puts the centroids into cells, about the square root of their number.
-    fn in_cells(fine: Vec<f32>, dimensions: usize, threads: usize, interrupt: &Interrupt) -> Result<Self> {
+    /// The lists of a cell.
+    pub fn lists_of(&self, cell: usize) -> Range<usize> {
+        let start = if cell == 0 { 0 } else { self.cell_ends[cell - 1] };
+        start..self.cell_ends[cell]
+    }
+
+    /// The lists' centroids as they are stored: rows of eight bits about the mean of `coder`.
+    pub fn stored(&self, coder: &Coder) -> Result<Block> {
+        MatrixSpec::new(self.dimensions, ElementType::I8).with_mean(coder.mean().to_vec()).encode(&self.fine, 0)
+    }
+
+    /// Puts the centroids into cells, about the square root of their number, and tells which they were before.
+    fn in_cells(
+        fine: Vec<f32>,
+        dimensions: usize,
+        threads: usize,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, Vec<usize>)> {
         let count = fine.len() / dimensions;
+        let mut order: Vec<usize> = (0..count).collect();
         if count <= ONE_CELL {
-            return Ok(Self { dimensions, coarse: Vec::new(), cell_ends: vec![count], fine });
+            return Ok((Self { dimensions, coarse: Vec::new(), cell_ends: vec![count], fine }, order));
         }
         let cells = (count as f64).sqrt().round() as usize;
         let of = |at: usize| &fine[at * dimensions..][..dimensions];
@@ -64,15 +83,14 @@ impl Centroids {
                 coarse = means(&coarse, &nearest, dimensions, |at, out| out.copy_from_slice(of(at)));
             }
         }
-        let mut order: Vec<usize> = (0..count).collect();
         order.sort_by_key(|at| nearest[*at].list);
         let mut cell_ends = vec![0; cells];
         nearest.iter().for_each(|nearest| cell_ends[nearest.list as usize] += 1);
         for cell in 1..cells {
             cell_ends[cell] += cell_ends[cell - 1];
         }
-        let fine = order.into_iter().flat_map(|at| of(at).iter().copied()).collect();
-        Ok(Self { dimensions, coarse, cell_ends, fine })
+        let fine = order.iter().flat_map(|at| of(*at).iter().copied()).collect();
+        Ok((Self { dimensions, coarse, cell_ends, fine }, order))
     }
 }
 
@@ -97,29 +115,45 @@ pub fn train(
         fine.extend(matrix.row(sample[list * sample.len() / lists]));
     }
     fine.chunks_exact_mut(dimensions).for_each(normalise);
+    let fetch = |at: usize, out: &mut [f32]| matrix.widen(sample[at]..sample[at] + 1, out);
+    let claims: Vec<&[u64]> = sample.chunks(TOGETHER).collect();
+    let room = || (vec![0.0; TOGETHER * dimensions], vec![0.0; TOGETHER * coordinates(dimensions)]);
     let done = AtomicUsize::new(0);
-    for _ in 0..ROUNDS {
-        let centroids = Centroids::in_cells(fine, dimensions, threads, interrupt)?;
-        let assigner = Assigner::new(&centroids, coder.clone());
-        let claims: Vec<&[u64]> = sample.chunks(CLAIM_ROWS).collect();
-        let room = || (vec![0.0; dimensions], vec![0.0; coordinates(dimensions)]);
-        let nearest = map_workers(threads, claims.len(), claims.len(), room, |(vector, rotated), claim| {
+    let mut nearest: Vec<Nearest> = Vec::new();
+    for round in 0..ROUNDS {
+        let (centroids, order) = Centroids::in_cells(fine, dimensions, threads, interrupt)?;
+        let assigner = Assigner::new(&centroids, coder.clone())?;
+        renumber(&mut nearest, &order);
+        let near = if round < 2 { Vec::new() } else { assigner.near_lists(NEAR, threads)? };
+        let found = map_workers(threads, claims.len(), claims.len(), room, |(vectors, rotated), claim| {
             interrupt.check()?;
             let rows = claims[claim];
-            let nearest = rows.iter().map(|row| {
+            let vectors = &mut vectors[..rows.len() * dimensions];
+            for (row, vector) in rows.iter().zip(vectors.chunks_exact_mut(dimensions)) {
                 matrix.widen(*row..*row + 1, vector);
-                coder.rotate(vector, rotated);
-                assigner.nearest(vector, rotated)
-            });
-            let nearest: Vec<Nearest> = nearest.collect();
+            }
+            let found = if round < 2 {
+                assigner.nearest(vectors, coder.rotate_all(vectors, rotated))
+            } else {
+                let before = nearest[claim * TOGETHER..].iter();
+                let rows = vectors.chunks_exact(dimensions).zip(before);
+                rows.map(|(vector, before)| assigner.nearest_of(&near[before.list as usize], vector)).collect()
+            };
             let done = done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len();
             progress(Progress { done: done as u64, total: Some((sample.len() * ROUNDS) as u64) });
-            Ok(nearest)
+            Ok(found)
         })?;
-        let fetch = |at: usize, out: &mut [f32]| matrix.widen(sample[at]..sample[at] + 1, out);
-        fine = means(&centroids.fine, &nearest.concat(), dimensions, fetch);
+        nearest = found.concat();
+        fine = means(&centroids.fine, &nearest, dimensions, fetch);
     }
-    Centroids::in_cells(fine, dimensions, threads, interrupt)
+    Ok(Centroids::in_cells(fine, dimensions, threads, interrupt)?.0)
+}
+
+/// Calls lists by their places in `order`.
+fn renumber(nearest: &mut [Nearest], order: &[usize]) {
+    let mut places = vec![0; order.len()];
+    order.iter().zip(0..).for_each(|(before, place)| places[*before] = place);
+    nearest.iter_mut().for_each(|nearest| nearest.list = places[nearest.list as usize]);
 }
 
 /// The unit vectors of the means of vectors by their nearest centroid; `fetch` gives a vector. A centroid that is

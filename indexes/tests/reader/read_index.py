@@ -190,7 +190,8 @@ class Codes:
         a, b, c, d, e, f, g, h = (size[:, :, at] for at in range(8))
         tops = ((g + h)[:, 0] + (g + h)[:, 1]) + (g + h)[:, 2]
         largest = max((((a + b) + (c + d)) + (e + f)).max(), ((e + f) + (g + h)).max(), tops.max())
-        step = max(largest / f32(28), np.add.accumulate(np.abs(rotated))[-1] / f32(30000))
+        a, b, c, d, e, f, g, h = np.add.accumulate(np.abs(rotated).reshape(-1, 8))[-1]
+        step = max(largest / f32(28), (((a + b) + (c + d)) + ((e + f) + (g + h))) / f32(30000))
         if step < np.finfo(f32).tiny:
             step, per_step = f32(0), f32(0)
         else:

@@ -15,6 +15,9 @@ const ROUNDING: f32 = 3.0;
 /// The largest sum of a row before rounding: with what that may add, half a unit a coordinate, it must fit 16 bits.
 const MAX_SUM: f32 = 30_000.0;
 
+/// Added to a number of less than 2^22, it leaves the nearest whole number (of two the even one) in the lowest bits.
+const ROUND: f32 = (3_u32 << 22) as f32;
+
 /// Coordinates looked up at once.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "each architecture has its own"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +123,7 @@ impl WithSimd for Round<'_> {
         let mut weights = vec![0i16; rotated.len()];
         let (mut bias, mut total) = (0i32, 0i32);
         for (weight, x) in weights.iter_mut().zip(rotated) {
-            *weight = (x * per_step).round_ties_even() as i16;
+            *weight = (x * per_step + ROUND).to_bits() as i16;
             bias += i32::from((-*weight).max(0));
             total += i32::from(*weight);
         }
@@ -153,33 +156,42 @@ fn step(rotated: &[f32]) -> f32 {
         }
         largest = largest.max(tops);
     }
-    let all: f32 = rotated.iter().map(|x| x.abs()).sum();
+    let mut sums = [0f32; 8];
+    for byte in rotated.as_chunks::<8>().0 {
+        for lane in 0..8 {
+            sums[lane] += byte[lane].abs();
+        }
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    let all = ((a + b) + (c + d)) + ((e + f) + (g + h));
     let step = (largest / (MAX_ENTRY - ROUNDING)).max(all / MAX_SUM);
     if step.is_normal() { step } else { 0.0 }
 }
 
-/// The sums of all subsets of `weights`, at most three, shifted so that the least is zero; bit i of a subset is
-/// `weights[i]`.
+/// The sums of all subsets of three `weights`, shifted so that the least is zero: byte i of the result is that of subset
+/// i, and bit j of i stands for weight j.
 #[inline(always)]
-fn sums_of_three(weights: &[i16]) -> [u8; 8] {
-    let (mut sums, mut shift, mut filled) = ([0u8; 8], 0u8, 1);
-    for weight in weights {
-        shift = shift.wrapping_add((-weight).max(0) as u8);
-        for at in 0..filled {
-            sums[filled + at] = sums[at].wrapping_add(*weight as u8);
-        }
-        filled *= 2;
+fn sums_of_three(weights: [i16; 3]) -> u64 {
+    // The bytes of the subsets with each weight; a negative one counts, positive, in those without it. No sum is more
+    // than a byte holds.
+    const WITH: [u64; 3] = [0x0100_0100_0100_0100, 0x0101_0000_0101_0000, 0x0101_0101_0000_0000];
+    let mut sums = 0;
+    for (weight, with) in weights.into_iter().zip(WITH) {
+        let bytes = if weight < 0 { ALL - with } else { with };
+        sums = u64::wrapping_add(sums, bytes.wrapping_mul(u64::from(weight.unsigned_abs())));
     }
-    sums.map(|sum| sum.wrapping_add(shift))
+    sums
 }
 
-/// The same for two more times three: the first three are the lowest bits.
+/// A one in each byte.
+const ALL: u64 = 0x0101_0101_0101_0101;
+
+/// The same for six: the first three are the lowest bits.
 #[inline(always)]
-fn sums_of_six(low: [u8; 8], high: [u8; 8], line: &mut [u8; 64]) {
-    for (sums, high) in line.as_chunks_mut::<8>().0.iter_mut().zip(high) {
-        for (sum, low) in sums.iter_mut().zip(low) {
-            *sum = low.wrapping_add(high);
-        }
+fn sums_of_six(low: [i16; 3], high: [i16; 3], line: &mut [u8; 64]) {
+    let low = sums_of_three(low);
+    for (sums, high) in line.as_chunks_mut::<8>().0.iter_mut().zip(sums_of_three(high).to_le_bytes()) {
+        *sums = low.wrapping_add(ALL.wrapping_mul(u64::from(high))).to_le_bytes();
     }
 }
 
@@ -187,10 +199,10 @@ fn sums_of_six(low: [u8; 8], high: [u8; 8], line: &mut [u8; 64]) {
 fn tables_of_four(weights: &[i16]) -> Vec<Line> {
     let mut lines = vec![Line([0; 64]); weights.len().div_ceil(16)];
     for (line, weights) in lines.iter_mut().zip(weights.chunks(16)) {
-        for (table, four) in line.0.as_chunks_mut::<16>().0.iter_mut().zip(weights.as_chunks::<4>().0) {
-            let (low, high) = (sums_of_three(&four[..3]), sums_of_three(&four[3..]));
-            for (at, sum) in table.iter_mut().enumerate() {
-                *sum = low[at % 8].wrapping_add(high[at / 8]);
+        for (table, [a, b, c, d]) in line.0.as_chunks_mut::<16>().0.iter_mut().zip(weights.as_chunks().0) {
+            let (low, high) = (sums_of_three([*a, *b, *c]), sums_of_three([*d, 0, 0]).to_le_bytes());
+            for (sums, high) in table.as_chunks_mut::<8>().0.iter_mut().zip(high) {
+                *sums = low.wrapping_add(ALL.wrapping_mul(u64::from(high))).to_le_bytes();
             }
         }
     }
@@ -201,12 +213,11 @@ fn tables_of_four(weights: &[i16]) -> Vec<Line> {
 fn tables_of_six(weights: &[i16]) -> Vec<Line> {
     let mut lines = vec![Line([0; 64]); weights.len() / 6];
     for (lines, group) in lines.as_chunks_mut::<4>().0.iter_mut().zip(weights.as_chunks::<GROUP>().0) {
-        let [a, b, c] = [&group[..8], &group[8..16], &group[16..]];
-        for (line, byte) in lines.iter_mut().zip([a, b, c]) {
-            sums_of_six(sums_of_three(&byte[..3]), sums_of_three(&byte[3..6]), &mut line.0);
+        let of = |at: usize| [group[at], group[at + 1], group[at + 2]];
+        for (line, byte) in lines.iter_mut().zip([0, 8, 16]) {
+            sums_of_six(of(byte), of(byte + 3), &mut line.0);
         }
-        let low = sums_of_three(&[a[6], a[7], b[6]]);
-        let high = sums_of_three(&[b[7], c[6], c[7]]);
+        let [low, high] = [[6, 7, 14], [15, 22, 23]].map(|tops| tops.map(|at| group[at]));
         sums_of_six(low, high, &mut lines[3].0);
     }
     lines
