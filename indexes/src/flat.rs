@@ -69,29 +69,32 @@ impl Flat {
     pub(crate) fn best_of(&self, query: &[f32], rows: &[u64], top_k: usize, refined: usize) -> Result<Vec<Hit>> {
         let norm = dot::norm(query);
         let slack = dot::slack(query.len(), norm * self.matrix.sum_bound());
+        let mut picked = self.matrix.pick(rows)?;
         let mut scores = Vec::with_capacity(rows.len());
-        dot::score_each(rows.len(), query, &mut scores, |at| self.matrix.stored(rows[at]..rows[at] + 1));
-        let mut order: Vec<(f32, u64)> = scores.into_iter().zip(rows.iter().copied()).collect();
-        let better = |a: &(f32, u64), b: &(f32, u64)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        dot::score_each(rows.len(), query, &mut scores, |at| picked.stored(at));
+        // By place in `rows`.
+        let mut order: Vec<(f32, usize)> = scores.into_iter().zip(0..).collect();
+        let better = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
         if self.matrix.element_type() == ElementType::I16 {
             if refined < order.len() {
                 order.select_nth_unstable_by(refined, better);
                 order.truncate(refined);
             }
             let reach = dot::reach(query.len(), norm);
-            for (score, row) in &mut order {
-                *score += self.matrix.stored(*row..*row + 1).fine_scale(0).unwrap_or(0.0) * reach;
+            for (score, at) in &mut order {
+                *score += picked.stored(*at).fine_scale(0).unwrap_or(0.0) * reach;
             }
         }
         order.sort_unstable_by(better);
         let mut best = TopK::new(top_k.min(rows.len()).max(1));
         let mut vector = vec![0.0; query.len()];
-        for (score, row) in order {
+        for (score, at) in order {
             // Those that follow are not better; what is no number has to be found out.
             if score < best.threshold() - slack {
                 break;
             }
-            self.matrix.widen(row..row + 1, &mut vector);
+            let row = rows[at];
+            picked.widen(at, &mut vector)?;
             let score = dot::canonical(&vector, query);
             if !score.is_finite() {
                 return Err(self.matrix.damaged(row));

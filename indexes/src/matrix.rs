@@ -6,6 +6,7 @@
 mod block;
 mod encode;
 mod header;
+mod picked;
 mod places;
 mod rows;
 mod writer;

@@ -5,8 +5,12 @@
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::fs::File;
 use std::ops::Range;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use memmap2::{Advice, Mmap};
@@ -26,6 +30,7 @@ pub enum Access {
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
+    file: File,
     map: Mmap,
 }
 
@@ -35,15 +40,15 @@ impl MappedFile {
     /// # Errors
     /// [`Error::Io`] when the file cannot be opened or mapped.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
-        Self::of(&File::open(path).map_err(Error::io("open", path))?, path, access)
+        Self::of(File::open(path).map_err(Error::io("open", path))?, path, access)
     }
 
     /// Maps all of an open file; `path` is for messages.
-    pub(crate) fn of(file: &File, path: &Path, access: Access) -> Result<Self> {
+    pub(crate) fn of(file: File, path: &Path, access: Access) -> Result<Self> {
         // SAFETY: the mapping is private and read-only. Nothing in this workspace writes to a published file, and
         // the length is taken from the mapping itself, so no slice outlives or exceeds it.
-        let map = unsafe { Mmap::map(file) }.map_err(Error::io("map", path))?;
-        let mapped = Self { path: path.to_path_buf(), map };
+        let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
+        let mapped = Self { path: path.to_path_buf(), file, map };
         mapped.advise(access)?;
         Ok(mapped)
     }
@@ -68,11 +73,36 @@ impl MappedFile {
         }
     }
 
-    /// Lets go of the pages that this process has mapped: they stay in the page cache, and come back when they are
-    /// touched. Without effect where it is refused.
-    pub(crate) fn unmap_pages(&self) {
-        // SAFETY: of a read-only map of a file nothing can be lost; whoever reads meanwhile gets the same bytes again.
-        let _ = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+    /// Fills `out` with the bytes from `start` on, past the map: no page of it is touched.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when they cannot be read.
+    pub(crate) fn read_at(&self, start: usize, out: &mut [u8]) -> Result<()> {
+        if self.read_cached(start, out) {
+            return Ok(());
+        }
+        self.file.read_exact_at(out, start as u64).map_err(Error::io("read", &self.path))
+    }
+
+    /// Does the same where all bytes are in the page cache; where they are not, counts that this thread has to wait.
+    #[cfg(target_os = "linux")]
+    fn read_cached(&self, start: usize, out: &mut [u8]) -> bool {
+        let part = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+        let Ok(offset) = libc::off64_t::try_from(start) else { return false };
+        // SAFETY: the kernel writes to `out` alone, and not beyond it.
+        let read = unsafe { libc::preadv64v2(self.file.as_raw_fd(), &raw const part, 1, offset, libc::RWF_NOWAIT) };
+        let is_all = usize::try_from(read).is_ok_and(|read| read == out.len());
+        // File systems that cannot tell refuse the question.
+        let is_refused = read < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN);
+        if !is_all && !is_refused {
+            READS_THAT_WAIT.set(READS_THAT_WAIT.get() + 1);
+        }
+        is_all
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn read_cached(&self, _start: usize, _out: &mut [u8]) -> bool {
+        false
     }
 
     /// The file.
@@ -101,8 +131,17 @@ pub(crate) fn prefetch(bytes: &[u8]) {
     let _ = (bytes, LINE);
 }
 
-/// Page faults of this thread (of the process, where threads are not counted) that had to wait for a disk.
-pub(crate) fn major_faults() -> u64 {
+thread_local! {
+    static READS_THAT_WAIT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often this thread (the process, where page faults of threads are not counted) had to wait for a disk: in reads
+/// by [`MappedFile::read_at`], and in page faults.
+pub(crate) fn waits() -> u64 {
+    READS_THAT_WAIT.get() + major_faults()
+}
+
+fn major_faults() -> u64 {
     #[cfg(target_os = "linux")]
     let who = libc::RUSAGE_THREAD;
     #[cfg(not(target_os = "linux"))]

@@ -38,7 +38,8 @@ impl Default for QuantizedBuilder {
 
 impl QuantizedBuilder {
     /// Builds the codes of `matrix` and writes them to `path`, which readers accept only when all is durable. Needs
-    /// eight bytes of memory a row beside the centroids, and room on the disk for the codes twice, where `path` is.
+    /// eight bytes of memory a row, beside the centroids and the rows they are trained on (as rows of eight bits, 32 a
+    /// list, up to two million), and room on the disk for the codes twice, where `path` is.
     /// Progress counts each row three times: when lists are trained, when it is coded, and when it is written.
     ///
     /// # Errors
@@ -207,6 +208,6 @@ impl Waiting {
     }
 
     fn map(self) -> Result<MappedFile> {
-        MappedFile::of(&self.file, &self.path, Access::Random)
+        MappedFile::of(self.file, &self.path, Access::Random)
     }
 }

@@ -10,6 +10,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::kernel::{BLOCK, FACTOR_BYTES, GROUP, Kernel, Query};
 use super::rotation::{ROUNDS, Rotation};
+use crate::{ElementType, MatrixSpec};
 
 /// The map from vectors to codes.
 #[derive(Debug, Clone)]
@@ -69,6 +70,11 @@ impl Coder {
 
     pub fn dimensions(&self) -> usize {
         self.mean.len()
+    }
+
+    /// How vectors are stored as rows of eight bits about the same mean.
+    pub fn eight_bits(&self) -> MatrixSpec {
+        MatrixSpec::new(self.dimensions(), ElementType::I8).with_mean(self.mean.clone())
     }
 
     pub fn units(&self) -> Units {

@@ -5,38 +5,15 @@
 //! much as scoring a row, so nobody asks while all is in memory.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::MappedFile;
-use crate::mmap::major_faults;
+use crate::mmap::waits;
 
 /// Batches that ask after one that had to wait.
 const ASKING: u32 = 64;
 /// Ranges that are so near each other are asked for as one.
 const NEAR: usize = 16 << 10;
-
-/// Bytes of a file that a process keeps mapped of rows that it touched here and there. They count as its memory, although
-/// they are in the page cache anyway.
-const MOST_MAPPED: u64 = 1 << 30;
-/// Bytes that Linux maps when a page of a file is touched that is in the page cache (`fault_around_bytes`).
-const MAPPED_AT_ONCE: u64 = 64 << 10;
-
-/// How much of a file was mapped since it was let go of.
-#[derive(Debug, Default)]
-pub struct Mapped(AtomicU64);
-
-impl Mapped {
-    /// Counts `rows` that were touched, and lets go of all pages of `file` when they may be too many.
-    pub fn touched(&self, rows: usize, file: &MappedFile) {
-        let bytes = rows as u64 * MAPPED_AT_ONCE;
-        if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes > MOST_MAPPED {
-            self.0.store(0, Ordering::Relaxed);
-            if file.as_ref().len() as u64 > MOST_MAPPED {
-                file.unmap_pages();
-            }
-        }
-    }
-}
 
 /// Whether reads of a file had to wait of late.
 #[derive(Debug)]
@@ -57,9 +34,9 @@ impl Cold {
 
     /// Runs `work` on this thread and remembers whether it had to wait for pages.
     pub fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
-        let before = major_faults();
+        let before = waits();
         let result = work();
-        if major_faults() > before {
+        if waits() > before {
             self.0.store(ASKING, Ordering::Relaxed);
         }
         result

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use build::{QuantizedBuilder, ROWS_PER_LIST};
-use cold::{Cold, Mapped};
+use cold::Cold;
 use file::Codes;
 pub use file::Shape as CodesShape;
 use kernel::BLOCK;
@@ -58,7 +58,6 @@ pub struct Quantized {
     /// Of the codes, and of the rows.
     cold_codes: Cold,
     cold_rows: Cold,
-    mapped_rows: Mapped,
 }
 
 impl Quantized {
@@ -100,7 +99,6 @@ impl Quantized {
             kernel: Kernel::best(),
             cold_codes: Cold::default(),
             cold_rows: Cold::default(),
-            mapped_rows: Mapped::default(),
         })
     }
 

@@ -204,7 +204,7 @@ impl<'a> Batch<'a> {
 
     /// The best hits among the candidates of each query.
     fn score(&self, best: Vec<Candidates>) -> Result<Vec<Vec<Hit>>> {
-        let Quantized { codes, matrix, cold_rows, mapped_rows, exact, .. } = self.index;
+        let Quantized { codes, matrix, cold_rows, exact, .. } = self.index;
         let rows = self.for_each(best, |_, candidates, _| {
             let rows = candidates.into_slots().map(|slot| codes.row(slot));
             let mut rows = rows.collect::<Result<Vec<u64>>>()?;
@@ -218,12 +218,9 @@ impl<'a> Batch<'a> {
             all.sort_unstable();
             cold_rows.ask(matrix.file(), all.into_iter().map(|row| matrix.place(row)));
         }
-        let touched = rows.iter().map(Vec::len).sum();
-        let hits = self.for_each(rows, |_, rows, query| {
+        self.for_each(rows, |_, rows, query| {
             cold_rows.watch(|| exact.best_of(query, &rows, self.top_k, refined_for(self.top_k)))
-        });
-        mapped_rows.touched(touched, matrix.file());
-        hits
+        })
     }
 
     /// What `work` makes of what there is for each query, in order.

@@ -11,14 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::assign::{Assigner, Nearest, TOGETHER};
 use super::coder::{Coder, coordinates};
 use crate::dot::{self, Panels};
-use crate::matrix::Block;
+use crate::matrix::{Block, Rows};
 use crate::workers::map_workers;
-use crate::{ElementType, Interrupt, Matrix, MatrixSpec, OnProgress, Progress, Result};
+use crate::{Interrupt, Matrix, MatrixSpec, OnProgress, Progress, Result};
 
 /// Rounds of k-means: later ones move few rows.
 const ROUNDS: usize = 6;
-/// Lists that a row may go to after the first round, those nearest to its own: centroids move little.
+/// Lists that a row may go to after the full rounds, those nearest to its own: centroids move little.
 const NEAR: usize = 32;
+/// Rounds in which a row may go to any list.
+const FULL_ROUNDS: usize = 2;
 /// Rows of the sample for each list, while all of them are no more than `MAX_SAMPLE`.
 const LIST_SAMPLE: u64 = 32;
 /// Rows of the sample at most, unless that is too few for the lists.
@@ -57,7 +59,7 @@ impl Centroids {
 
     /// The lists' centroids as they are stored: rows of eight bits about the mean of `coder`.
     pub fn stored(&self, coder: &Coder) -> Result<Block> {
-        MatrixSpec::new(self.dimensions, ElementType::I8).with_mean(coder.mean().to_vec()).encode(&self.fine, 0)
+        coder.eight_bits().encode(&self.fine, 0)
     }
 
     /// Puts the centroids into cells, about the square root of their number, and tells which they were before.
@@ -94,8 +96,62 @@ impl Centroids {
     }
 }
 
+/// Rows that centroids are trained on, in memory: a matrix may be larger than that, and every round meets them.
+struct Sample {
+    /// Rows of eight bits.
+    spec: MatrixSpec,
+    /// [`TOGETHER`] rows each.
+    blocks: Vec<Block>,
+    rows: usize,
+}
+
+impl Sample {
+    /// `count` rows of `matrix`, evenly spread; `done` is called with the rows that were read.
+    fn of(
+        matrix: &Matrix,
+        count: u64,
+        coder: &Coder,
+        threads: usize,
+        done: impl Fn(usize) -> Result<()> + Sync,
+    ) -> Result<Self> {
+        let dimensions = matrix.dimensions();
+        let spec = coder.eight_bits();
+        let row = |at: u64| (u128::from(at) * u128::from(matrix.rows()) / u128::from(count)) as u64;
+        let claims = (count as usize).div_ceil(TOGETHER);
+        let blocks = map_workers(
+            threads,
+            claims,
+            claims,
+            || vec![0.0; TOGETHER * dimensions],
+            |vectors, claim| {
+                let first = claim * TOGETHER;
+                let found = (count as usize - first).min(TOGETHER);
+                let vectors = &mut vectors[..found * dimensions];
+                for (at, vector) in (first as u64..).zip(vectors.chunks_exact_mut(dimensions)) {
+                    matrix.widen(row(at)..row(at) + 1, vector);
+                }
+                done(found)?;
+                spec.encode(vectors, 0)
+            },
+        )?;
+        Ok(Self { spec, blocks, rows: count as usize })
+    }
+
+    /// Writes the vector of a row.
+    fn widen(&self, at: usize, out: &mut [f32]) {
+        let bytes = self.spec.coarse_bytes();
+        let rows = &self.blocks[at / TOGETHER].planes().coarse[at % TOGETHER * bytes..][..bytes];
+        Rows::I8 { mean: &self.spec.mean, rows }.widen(out);
+    }
+
+    /// The vectors of a block.
+    fn widen_block<'b>(&'b self, block: usize, buffer: &'b mut [f32]) -> &'b [f32] {
+        Rows::I8 { mean: &self.spec.mean, rows: self.blocks[block].planes().coarse }.widened(buffer)
+    }
+}
+
 /// Trains `lists` centroids, or as many as there are rows, on rows of `matrix`, evenly spread. Progress counts rows of
-/// the sample, once a round.
+/// the sample: when they are read, and once a round.
 pub fn train(
     matrix: &Matrix,
     coder: &Coder,
@@ -108,43 +164,40 @@ pub fn train(
     let lists = lists.min(matrix.rows() as usize);
     let most = MAX_SAMPLE.max(lists as u64 * MIN_LIST_SAMPLE);
     let count = (lists as u64 * LIST_SAMPLE).min(most).min(matrix.rows());
-    let row = |at: u64| (u128::from(at) * u128::from(matrix.rows()) / u128::from(count)) as u64;
-    let sample: Vec<u64> = (0..count).map(row).collect();
-    let mut fine = Vec::with_capacity(lists * dimensions);
-    for list in 0..lists {
-        fine.extend(matrix.row(sample[list * sample.len() / lists]));
+    let all_done = AtomicUsize::new(0);
+    let done = |rows| {
+        interrupt.check()?;
+        let done = all_done.fetch_add(rows, Ordering::Relaxed) + rows;
+        progress(Progress { done: done as u64, total: Some(count * (ROUNDS as u64 + 1)) });
+        Ok(())
+    };
+    let sample = Sample::of(matrix, count, coder, threads, done)?;
+    let mut fine = vec![0.0; lists * dimensions];
+    for (list, centroid) in fine.chunks_exact_mut(dimensions).enumerate() {
+        sample.widen(list * sample.rows / lists, centroid);
+        normalise(centroid);
     }
-    fine.chunks_exact_mut(dimensions).for_each(normalise);
-    let fetch = |at: usize, out: &mut [f32]| matrix.widen(sample[at]..sample[at] + 1, out);
-    let claims: Vec<&[u64]> = sample.chunks(TOGETHER).collect();
     let room = || (vec![0.0; TOGETHER * dimensions], vec![0.0; TOGETHER * coordinates(dimensions)]);
-    let done = AtomicUsize::new(0);
+    let claims = sample.blocks.len();
     let mut nearest: Vec<Nearest> = Vec::new();
     for round in 0..ROUNDS {
         let (centroids, order) = Centroids::in_cells(fine, dimensions, threads, interrupt)?;
         let assigner = Assigner::new(&centroids, coder.clone())?;
         renumber(&mut nearest, &order);
-        let near = if round < 2 { Vec::new() } else { assigner.near_lists(NEAR, threads)? };
-        let found = map_workers(threads, claims.len(), claims.len(), room, |(vectors, rotated), claim| {
-            interrupt.check()?;
-            let rows = claims[claim];
-            let vectors = &mut vectors[..rows.len() * dimensions];
-            for (row, vector) in rows.iter().zip(vectors.chunks_exact_mut(dimensions)) {
-                matrix.widen(*row..*row + 1, vector);
-            }
-            let found = if round < 2 {
+        let near = if round < FULL_ROUNDS { Vec::new() } else { assigner.near_lists(NEAR, threads)? };
+        let found = map_workers(threads, claims, claims, room, |(vectors, rotated), claim| {
+            let vectors = sample.widen_block(claim, vectors);
+            let found = if round < FULL_ROUNDS {
                 assigner.nearest(vectors, coder.rotate_all(vectors, rotated))
             } else {
-                let before = nearest[claim * TOGETHER..].iter();
-                let rows = vectors.chunks_exact(dimensions).zip(before);
+                let rows = vectors.chunks_exact(dimensions).zip(&nearest[claim * TOGETHER..]);
                 rows.map(|(vector, before)| assigner.nearest_of(&near[before.list as usize], vector)).collect()
             };
-            let done = done.fetch_add(rows.len(), Ordering::Relaxed) + rows.len();
-            progress(Progress { done: done as u64, total: Some((sample.len() * ROUNDS) as u64) });
+            done(found.len())?;
             Ok(found)
         })?;
         nearest = found.concat();
-        fine = means(&centroids.fine, &nearest, dimensions, fetch);
+        fine = means(&centroids.fine, &nearest, dimensions, |at, out| sample.widen(at, out));
     }
     Ok(Centroids::in_cells(fine, dimensions, threads, interrupt)?.0)
 }
