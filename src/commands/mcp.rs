@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long)]
     derive_urls: bool,
     /// How much an approximate index looks at: `calibrated`, `recall=0.95` (of the ten best hits), `exhaustive`, `exact`, or
-    /// a number of candidates
+    /// a number of candidates; for measuring, `lists=16:100` (lists, candidates). Exact indexes always look at all
     #[arg(long, default_value_t)]
     effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it

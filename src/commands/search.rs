@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, short = 'k', value_parser = clap::value_parser!(u32).range(1..=1000))]
     top_k: Option<u32>,
     /// How much an approximate index looks at: `calibrated`, `recall=0.95` (of the ten best hits), `exhaustive`, `exact`, or
-    /// a number of candidates
+    /// a number of candidates; for measuring, `lists=16:100` (lists, candidates). Exact indexes always look at all
     #[arg(long, default_value_t)]
     effort: Effort,
     /// Model folder or hub id, where it is not where the index was built with it
