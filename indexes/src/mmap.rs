@@ -26,12 +26,16 @@ pub enum Access {
     Random,
 }
 
+/// Bytes of the largest file that is not large. Unit tests read files of any size past the map.
+const LARGE: usize = if cfg!(test) { 0 } else { 1 << 30 };
+
 /// A file mapped read-only, with its path for messages.
 #[derive(Debug)]
 pub struct MappedFile {
     path: PathBuf,
-    file: File,
     map: Mmap,
+    /// Of a large file, to read it past the map; the others would use up the descriptors of a process for nothing.
+    file: Option<File>,
 }
 
 impl MappedFile {
@@ -48,7 +52,8 @@ impl MappedFile {
         // SAFETY: the mapping is private and read-only. Nothing in this workspace writes to a published file, and
         // the length is taken from the mapping itself, so no slice outlives or exceeds it.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
-        let mapped = Self { path: path.to_path_buf(), file, map };
+        let file = (map.len() > LARGE).then_some(file);
+        let mapped = Self { path: path.to_path_buf(), map, file };
         mapped.advise(access)?;
         Ok(mapped)
     }
@@ -63,14 +68,14 @@ impl MappedFile {
             Access::Random => Advice::Random,
         };
         #[cfg(target_os = "linux")]
-        {
+        if let Some(file) = &self.file {
             // The map's advice says nothing to reads past it, whose read-ahead would fetch 128 KB for a row.
             let advice = match access {
                 Access::Sequential => libc::POSIX_FADV_SEQUENTIAL,
                 Access::Random => libc::POSIX_FADV_RANDOM,
             };
             // SAFETY: advice on an open file changes no memory. File systems that take none are none the worse.
-            unsafe { libc::posix_fadvise(self.file.as_raw_fd(), 0, 0, advice) };
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) };
         }
         self.map.advise(advice).map_err(Error::io("advise on", &self.path))
     }
@@ -83,36 +88,25 @@ impl MappedFile {
         }
     }
 
-    /// Fills `out` with the bytes from `start` on, past the map: no page of it is touched.
+    /// Whether the file is so large that it should not come to be mapped page by page.
+    pub(crate) fn is_large(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Fills `out` with the bytes from `start` on; of a large file past the map, so that no page of it is touched.
     ///
     /// # Errors
     /// [`Error::Io`] when they cannot be read.
+    ///
+    /// # Panics
+    /// When they end after the last byte that was mapped.
     pub(crate) fn read_at(&self, start: usize, out: &mut [u8]) -> Result<()> {
-        if self.read_cached(start, out) {
-            return Ok(());
+        match &self.file {
+            None => out.copy_from_slice(&self.map[start..start + out.len()]),
+            Some(file) if read_cached(file, start, out) => (),
+            Some(file) => file.read_exact_at(out, start as u64).map_err(Error::io("read", &self.path))?,
         }
-        self.file.read_exact_at(out, start as u64).map_err(Error::io("read", &self.path))
-    }
-
-    /// Does the same where all bytes are in the page cache; where they are not, counts that this thread has to wait.
-    #[cfg(target_os = "linux")]
-    fn read_cached(&self, start: usize, out: &mut [u8]) -> bool {
-        let part = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
-        let Ok(offset) = libc::off64_t::try_from(start) else { return false };
-        // SAFETY: the kernel writes to `out` alone, and not beyond it.
-        let read = unsafe { libc::preadv64v2(self.file.as_raw_fd(), &raw const part, 1, offset, libc::RWF_NOWAIT) };
-        let is_all = usize::try_from(read).is_ok_and(|read| read == out.len());
-        // File systems that cannot tell refuse the question.
-        let is_refused = read < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN);
-        if !is_all && !is_refused {
-            READS_THAT_WAIT.set(READS_THAT_WAIT.get() + 1);
-        }
-        is_all
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn read_cached(&self, _start: usize, _out: &mut [u8]) -> bool {
-        false
+        Ok(())
     }
 
     /// The file.
@@ -125,6 +119,27 @@ impl AsRef<[u8]> for MappedFile {
     fn as_ref(&self) -> &[u8] {
         &self.map
     }
+}
+
+/// Fills `out` from `file` where all bytes are in the page cache; where they are not, counts that this thread has to wait.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn read_cached(file: &File, start: usize, out: &mut [u8]) -> bool {
+    let part = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+    let Ok(offset) = libc::off64_t::try_from(start) else { return false };
+    // SAFETY: the kernel writes to `out` alone, and not beyond it.
+    let read = unsafe { libc::preadv64v2(file.as_raw_fd(), &raw const part, 1, offset, libc::RWF_NOWAIT) };
+    let is_all = usize::try_from(read).is_ok_and(|read| read == out.len());
+    // File systems that cannot tell refuse the question.
+    let is_refused = read < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN);
+    if !is_all && !is_refused {
+        READS_THAT_WAIT.set(READS_THAT_WAIT.get() + 1);
+    }
+    is_all
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn read_cached(_file: &File, _start: usize, _out: &mut [u8]) -> bool {
+    false
 }
 
 /// Asks the processor for `bytes`, which will be read soon.

@@ -82,6 +82,10 @@ pub fn calibrate(exact: &dyn Index, codes: &Sharded<Quantized>, queries: &Vector
     let mut probes = 1;
     while probes <= lists {
         for candidates in [usual * 3 / 10, usual / 2, usual, usual * 3] {
+            // What is found by exact search says nothing of lists.
+            if largest.is_none_or(|codes| codes.is_exact_with(candidates)) {
+                continue;
+            }
             let effort = Effort::Lists { probes, candidates };
             let found = codes.search(queries, &SearchParams { effort, ..SearchParams::top(CALIBRATED_HITS) })?;
             let recall = |top_k| share_found(&truth, &found, top_k);

@@ -61,13 +61,11 @@ impl Vectors {
     /// # Errors
     /// [`Error::InvalidInput`] naming the first such value, its row counted from `first_row`.
     pub fn check_finite(&self, name: &str, first_row: u64) -> Result<()> {
-        match self.data.iter().position(|x| !x.is_finite()) {
+        match self.rows().position(|row| row.iter().any(|x| !x.is_finite())) {
             None => Ok(()),
-            Some(at) => Err(Error::InvalidInput {
-                what: format!("{name} {}", first_row + (at / self.dimensions) as u64),
-                expected: "finite values".into(),
-                found: format!("{} at position {}", self.data[at], at % self.dimensions),
-            }),
+            Some(at) => {
+                Err(not_finite(&self.data[at * self.dimensions..][..self.dimensions], name, first_row + at as u64))
+            }
         }
     }
 
@@ -86,7 +84,9 @@ impl Vectors {
         for (row, number) in self.rows().zip(first_row..) {
             let norm = crate::dot::norm(row);
             if !NORMS.contains(&norm) {
-                self.check_finite(name, first_row)?;
+                if !norm.is_finite() {
+                    return Err(not_finite(row, name, number));
+                }
                 return Err(Error::InvalidInput {
                     what: format!("{name} {number}"),
                     expected: format!("a vector of length {:e} to {:e}", NORMS.start(), NORMS.end()),
@@ -95,5 +95,15 @@ impl Vectors {
             }
         }
         Ok(())
+    }
+}
+
+/// The refusal of a row with NaN or infinity.
+fn not_finite(row: &[f32], name: &str, number: u64) -> Error {
+    let at = row.iter().position(|x| !x.is_finite()).unwrap_or_default();
+    Error::InvalidInput {
+        what: format!("{name} {number}"),
+        expected: "finite values".into(),
+        found: format!("{} at position {at}", row[at]),
     }
 }

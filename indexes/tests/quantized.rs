@@ -5,12 +5,12 @@ mod common;
 mod support;
 
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use hindsearch_indexes::{
-    Deleted, Effort, ElementType, Error, ErrorKind, Flat, Hit, Index, Interrupt, Kernel, LiveRows, Matrix, Quantized,
-    QuantizedBuilder, SearchParams, Shard, Sharded, Synthetic, Vectors, calibrate, measure_recall,
+    Deleted, Effort, ElementType, Error, ErrorKind, Flat, Hit, Index, Interrupt, Kernel, LiveRows, Matrix, Progress,
+    Quantized, QuantizedBuilder, SearchParams, Shard, Sharded, Synthetic, Vectors, calibrate, measure_recall,
 };
 
 use support::quantized::{Built, build};
@@ -97,11 +97,66 @@ fn efforts_find_what_they_promise() {
 }
 
 #[test]
+fn few_hits_are_found_as_surely_as_ten() {
+    // Small ones, which mostly are searched exactly, and tight clusters, in which all rows look alike to the codes.
+    for (rows, dimensions, spread) in [(500, 24, 0.4), (900, 96, 0.4), (1500, 384, 0.4), (6000, 96, 0.02)] {
+        let centres = common::vectors(60, dimensions, 71);
+        let near = |count: usize, seed| {
+            let noise = common::vectors(count, dimensions, seed);
+            let all = centres.rows().cycle().zip(noise.rows());
+            let rows = all.flat_map(|(x, y)| x.iter().zip(y).map(|(x, y)| x + spread * y).collect::<Vec<_>>());
+            Vectors::new(dimensions, rows.collect()).unwrap()
+        };
+        let built = Built::new(&near(rows, 72), 100);
+        let (exact, held_out, queries) = (flat(&built), near(200, 73), near(200, 74));
+        let calibration = calibrate(&exact, &Sharded::single(built.open()), &held_out).unwrap();
+        for top_k in [1, 3, 10] {
+            let index = Quantized::open(&built.codes(), Arc::clone(&built.matrix), calibration.clone()).unwrap();
+            let found = measure_recall(&exact, &Sharded::single(index), &queries, top_k).unwrap();
+            assert!(found >= 0.9, "{found} of the {top_k} best of {rows} rows of {dimensions} values");
+        }
+    }
+}
+
+#[test]
+fn absurdly_many_hits_are_all_rows() {
+    let built = Built::new(&common::vectors(2000, 40, 75), 50);
+    let queries = common::vectors(100, 40, 76);
+    let calibration = calibrate(&flat(&built), &Sharded::single(built.open()), &queries).unwrap();
+    let index = Quantized::open(&built.codes(), Arc::clone(&built.matrix), calibration).unwrap();
+    let few = some(&queries, 0, 2);
+    for top_k in [2001, usize::MAX / 300, usize::MAX / 3, usize::MAX] {
+        for effort in [Effort::Calibrated, Effort::Recall(0.5), Effort::Candidates(20), Effort::Exhaustive] {
+            let hits = index.search(&few, &params(top_k, effort)).unwrap();
+            assert!(hits.iter().all(|hits| hits.len() == 2000), "{top_k} hits, {effort}");
+        }
+    }
+}
+
+#[test]
+fn lists_do_not_depend_on_the_length_of_vectors() {
+    let world = Synthetic::new(5, 96).unwrap();
+    let rows = synthetic_rows(&world, 10_000);
+    let queries = world.queries(200).unwrap();
+    let recall = |length: f32| {
+        let long = rows.as_slice().iter().map(|x| x * length).collect();
+        let built = Built::new(&Vectors::new(96, long).unwrap(), 100);
+        let lists = Sharded::single(built.open()).with_effort(Effort::Lists { probes: 8, candidates: 400 });
+        measure_recall(&flat(&built), &lists, &queries, 10).unwrap()
+    };
+    let unit = recall(1.0);
+    for length in [0.01, 10.0, 1e5] {
+        let found = recall(length);
+        assert!((found - unit).abs() < 0.03, "{found} of vectors of length {length}, {unit} of unit vectors");
+    }
+}
+
+#[test]
 fn all_kernels_give_the_same_estimates_and_hits() {
     for (dimensions, rows) in [(8, 1000), (33, 700), (100, 641), (768, 330)] {
         let built = Built::new(&common::vectors(rows, dimensions, 80), 40);
-        // An odd number: kernels take two at once, and one at the end.
-        let queries = common::vectors(5, dimensions, 81);
+        // An odd number: kernels take two at once, and one at the end; and many, for which they prepare blocks.
+        let queries = common::vectors(19, dimensions, 81);
         let with = |kernel| built.open().with_kernel(kernel);
         let bits = |kernel| {
             let estimates = with(kernel).estimates(&queries).unwrap();
@@ -365,6 +420,31 @@ fn the_same_rows_give_the_same_bytes_on_any_number_of_threads() {
         });
         assert!(bytes[0] == bytes[1] && bytes[0] == bytes[2], "{rows} rows in lists of {rows_per_list}");
     }
+}
+
+#[test]
+fn progress_ascends_to_its_total_on_any_number_of_threads() {
+    let folder = support::scratch();
+    let matrix = common::matrix(&folder.path().join("vectors"), &common::vectors(9000, 16, 98), ElementType::F32);
+    for threads in [1, 4] {
+        let seen = Mutex::new(Vec::new());
+        let show = |step: Progress| seen.lock().unwrap().push((step.done, step.total));
+        let builder = QuantizedBuilder { rows_per_list: 20, threads };
+        builder.build(&matrix, &folder.path().join("codes"), &show, &Interrupt::new()).unwrap();
+        let seen = seen.into_inner().unwrap();
+        assert!(seen.is_sorted() && seen.iter().all(|(_, total)| *total == Some(27_000)), "{threads} threads");
+        assert_eq!((seen[0].0, seen.last().unwrap().0), (0, 27_000));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_open_index_holds_no_descriptors() {
+    let built = Built::new(&common::vectors(1000, 16, 99), 50);
+    let before = fs::read_dir("/proc/self/fd").unwrap().count();
+    let open: Vec<Quantized> = (0..200).map(|_| built.open()).collect();
+    // Other tests of this process may hold a few at the moment.
+    assert!(fs::read_dir("/proc/self/fd").unwrap().count() < before + 100, "{} indexes", open.len());
 }
 
 #[test]

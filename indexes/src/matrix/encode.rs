@@ -1,6 +1,7 @@
 //! From vectors to rows as they are stored.
 
 use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use pulp::{Arch, Simd, WithSimd};
 
 use super::MatrixSpec;
@@ -25,16 +26,14 @@ pub fn encode(spec: &MatrixSpec, number: u64, row: &[f32], [out, fine]: [&mut [u
     match spec.element_type {
         ElementType::F32 => out.copy_from_slice(bytemuck::cast_slice(row)),
         ElementType::F16 => {
-            for (at, (value, slot)) in row.iter().zip(out.as_chunks_mut().0).enumerate() {
-                let rounded = f16::from_f32(*value);
-                if !rounded.is_finite() {
-                    return Err(Error::InvalidInput {
-                        what: format!("row {number}"),
-                        expected: format!("values to {} for `f16`", f16::MAX),
-                        found: format!("{value} at position {at}"),
-                    });
-                }
-                *slot = rounded.to_le_bytes();
+            let halves: &mut [f16] = bytemuck::cast_slice_mut::<u8, u16>(out).reinterpret_cast_mut();
+            halves.convert_from_f32_slice(row);
+            if let Some(at) = halves.iter().position(|half| !half.is_finite()) {
+                return Err(Error::InvalidInput {
+                    what: format!("row {number}"),
+                    expected: format!("values to {} for `f16`", f16::MAX),
+                    found: format!("{} at position {at}", row[at]),
+                });
             }
         }
         ElementType::I8 | ElementType::I16 => {

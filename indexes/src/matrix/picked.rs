@@ -7,8 +7,6 @@
 use super::{Block, Matrix, Planes, Rows};
 use crate::Result;
 
-/// Bytes of the largest file whose rows are taken where they are mapped.
-const MOST_MAPPED: usize = 1 << 30;
 /// Rows that are read at most; more are mapped, and read on the way to all.
 const MOST_READ: usize = 1 << 14;
 
@@ -26,13 +24,9 @@ impl Matrix {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) when the file cannot be read.
     pub(crate) fn pick<'a>(&'a self, rows: &'a [u64]) -> Result<Picked<'a>> {
-        if self.file.as_ref().len() > MOST_MAPPED && rows.len() <= MOST_READ {
-            return self.read_rows(rows);
+        if !self.file.is_large() || rows.len() > MOST_READ {
+            return Ok(Picked { matrix: self, rows, read: None });
         }
-        Ok(Picked { matrix: self, rows, read: None })
-    }
-
-    fn read_rows<'a>(&'a self, rows: &'a [u64]) -> Result<Picked<'a>> {
         let mut block = Block::zeros(self.spec(), rows.len());
         let [coarse, _] = block.planes_mut();
         for (row, bytes) in rows.iter().zip(coarse.chunks_exact_mut(self.spec().coarse_bytes())) {
@@ -93,9 +87,9 @@ mod tests {
             writer.finish().unwrap();
             let matrix = Matrix::open(&path).unwrap();
             let rows = [2999, 0, 1023, 1024, 1, 2047];
-            let mut mapped = matrix.pick(&rows).unwrap();
-            let mut read = matrix.read_rows(&rows).unwrap();
-            assert!(mapped.read.is_none() && read.read.is_some());
+            let mut mapped = Picked { matrix: &matrix, rows: &rows, read: None };
+            let mut read = matrix.pick(&rows).unwrap();
+            assert!(read.read.is_some());
             let (mut one, mut other) = (vec![0.0; 20], vec![0.0; 20]);
             for (at, row) in rows.into_iter().enumerate() {
                 assert_eq!(mapped.stored(at).bytes(), read.stored(at).bytes(), "{element_type}: row {row}");
@@ -117,7 +111,7 @@ mod tests {
         let matrix = Matrix::open(&path).unwrap();
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(20_000).unwrap();
-        let error = matrix.read_rows(&[1, 1999]).err().unwrap();
+        let error = matrix.pick(&[1, 1999]).err().unwrap();
         assert!(error.to_string().contains("vectors"), "{error}");
     }
 }

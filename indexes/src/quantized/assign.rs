@@ -86,7 +86,7 @@ impl<'a> Assigner<'a> {
     /// The `count` lists of the best estimates for each of the rows whose rotated forms are `rotated`.
     fn finalists(&self, rotated: &[f32], count: usize) -> impl Iterator<Item = Vec<u32>> + use<> {
         // What is the same for all centroids does not matter.
-        let query = |rotated| Query::new(self.kernel, rotated, 0.0, self.coder.units());
+        let query = |rotated| Query::new(self.kernel, rotated, 0.0, 1.0, self.coder.units());
         let queries: Vec<Query> = rotated.chunks_exact(coordinates(self.centroids.dimensions)).map(query).collect();
         let mut finalists = vec![Candidates::new(count); queries.len()];
         for visits in self.visits(&queries).chunk_by(|a, b| a.0 == b.0) {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::assign::{Assigner, TOGETHER, code_all, largest_factors};
 use super::coder::{Coder, Factors, Units, coordinates, row_bytes};
@@ -46,7 +47,15 @@ impl QuantizedBuilder {
     /// [`Error::InvalidInput`] for more rows than 32 bits count, [`Error::Io`], [`Error::Interrupted`].
     pub fn build(&self, matrix: &Matrix, path: &Path, progress: OnProgress<'_>, interrupt: &Interrupt) -> Result<()> {
         let total = matrix.rows() * 3;
-        let show = |done| progress(Progress { done, total: Some(total) });
+        let furthest = Mutex::new(0);
+        let show = |done| {
+            // Workers that count one after the other may tell it in another order.
+            let mut furthest = furthest.lock().unwrap_or_else(PoisonError::into_inner);
+            if done == 0 || done > *furthest {
+                *furthest = done;
+                progress(Progress { done, total: Some(total) });
+            }
+        };
         show(0);
         let lists = matrix.rows().div_ceil(self.rows_per_list.max(1) as u64).max(1) as usize;
         let mean = matrix.mean(interrupt)?;

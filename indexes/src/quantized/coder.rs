@@ -2,8 +2,9 @@
 //!
 //! A row x is centred on the mean m of the corpus and rotated: y = H (x - m). Its code is the signs s of y. With
 //! b = |y|^2 / sum |y_i| the product <y, r> is estimated as b x <s, r>, without bias over random rotations (Gao and
-//! Long, *RaBitQ*, SIGMOD 2024, section 3). A query q is centred too, r = H (q - m), so that its estimate is
-//! <m, q> + a + b x <s, r> with a = <x - m, m>.
+//! Long, *RaBitQ*, SIGMOD 2024, section 3). Of a query q the part along m needs no estimate: with r = H (q - c m) and
+//! c = <m, q> / <m, m>, the score is estimated as <m, q> + c a + b x <s, r> with a = <x - m, m>. So it does not matter
+//! how long queries and rows are.
 
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
@@ -16,6 +17,8 @@ use crate::{ElementType, MatrixSpec};
 #[derive(Debug, Clone)]
 pub struct Coder {
     mean: Vec<f32>,
+    /// The product of the mean with itself.
+    mean_square: f32,
     /// Those of the rotation, as they are stored.
     signs: Vec<u8>,
     rotation: Rotation,
@@ -52,7 +55,8 @@ impl Coder {
     /// Centres on `mean`; `signs` are those of [`Rotation::from_bits`].
     pub fn new(mean: Vec<f32>, signs: Vec<u8>, units: Units) -> Self {
         let rotation = Rotation::from_bits(&signs, coordinates(mean.len()));
-        Self { mean, signs, rotation, units }
+        let mean_square = crate::dot::canonical(&mean, &mean);
+        Self { mean, mean_square, signs, rotation, units }
     }
 
     /// Bytes of the signs of a rotation for vectors of `dimensions` values.
@@ -88,9 +92,14 @@ impl Coder {
 
     /// The centred and rotated `vector`.
     pub fn rotate(&self, vector: &[f32], rotated: &mut [f32]) {
+        self.rotate_off(vector, 1.0, rotated);
+    }
+
+    /// The rotated `vector` less so many times the mean.
+    fn rotate_off(&self, vector: &[f32], means: f32, rotated: &mut [f32]) {
         let (values, rest) = rotated.split_at_mut(self.mean.len());
         for ((out, x), mean) in values.iter_mut().zip(vector).zip(&self.mean) {
-            *out = x - mean;
+            *out = x - means * mean;
         }
         rest.fill(0.0);
         self.rotation.apply(rotated);
@@ -113,9 +122,10 @@ impl Coder {
 
     /// A query for `kernel`; `rotated` is room for the coordinates of a code.
     pub fn query(&self, kernel: Kernel, query: &[f32], rotated: &mut [f32]) -> Query {
-        self.rotate(query, rotated);
         let base = crate::dot::canonical(&self.mean, query);
-        Query::new(kernel, rotated, base, self.units)
+        let along_mean = if self.mean_square.is_normal() { base / self.mean_square } else { 0.0 };
+        self.rotate_off(query, along_mean, rotated);
+        Query::new(kernel, rotated, base, along_mean, self.units)
     }
 
     /// Writes row `lane` of a block.

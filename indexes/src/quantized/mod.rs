@@ -42,7 +42,7 @@ const BATCH: usize = 256;
 const CODES_PER_CANDIDATE: u64 = 120;
 /// The fewest rows that are scored.
 const FEWEST_CANDIDATES: usize = 20;
-/// When candidates are this share of the rows or more, exact search is as fast.
+/// When candidates are more than one of so many rows, exact search is as fast.
 const EXACT_SHARE: u64 = 4;
 
 /// Codes over the rows of a matrix.
@@ -142,8 +142,12 @@ impl Quantized {
             Effort::Calibrated => self.setting(Effort::DEFAULT_RECALL, params.top_k)?,
             Effort::Recall(wanted) => self.setting(wanted, params.top_k)?,
         };
-        // Where candidates are most of the rows, scoring all rows is no more work.
-        (candidates as u64 <= self.len() / EXACT_SHARE).then_some(Probing { probes, candidates })
+        (!self.is_exact_with(candidates)).then_some(Probing { probes, candidates })
+    }
+
+    /// Whether a search scores all rows because so many candidates would be no less work.
+    pub(crate) fn is_exact_with(&self, candidates: usize) -> bool {
+        candidates as u64 > self.len() / EXACT_SHARE
     }
 
     /// The lists and candidates that are the least work of those that were measured to reach the recall; all lists
@@ -156,7 +160,7 @@ impl Quantized {
             // Measured for ten hits: others want candidates in the same measure.
             Some(setting) => {
                 let measured = candidates_for(CALIBRATED_HITS, self.dimensions());
-                (setting.probes, usual * setting.candidates / measured)
+                (setting.probes, usual.saturating_mul(setting.candidates) / measured)
             }
             None if self.calibration.is_empty() && recall < 1.0 => (self.lists(), usual),
             None => return None,
@@ -175,9 +179,12 @@ const WELL_CODED: usize = 768;
 /// The most that fewer dimensions multiply the candidates by.
 const MOST_MORE: usize = 8;
 
-/// Candidates that are scored for `top_k` hits: a code of one bit confuses near-ties, which the rows tell apart.
+/// Candidates that are scored for `top_k` hits: a code of one bit confuses near-ties, which the rows tell apart. Fewer
+/// hits than ten take as many as ten: among rows as near each other as those of a tight cluster the best is no easier
+/// to find.
 pub fn candidates_for(top_k: usize, dimensions: usize) -> usize {
-    let candidates = top_k.saturating_mul(10).clamp(30, 300.max(top_k.saturating_mul(3)));
+    let top_k = top_k.max(CALIBRATED_HITS);
+    let candidates = top_k.saturating_mul(10).min(300.max(top_k.saturating_mul(3)));
     let scaled = candidates.saturating_mul(WELL_CODED).div_ceil(dimensions.max(1));
     scaled.clamp(candidates, candidates.saturating_mul(MOST_MORE))
 }

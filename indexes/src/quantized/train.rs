@@ -34,7 +34,7 @@ const CELL_ROUNDS: usize = 4;
 /// Vectors that meet the centroids of cells at once.
 const TILE: usize = 96;
 
-/// The lists' centroids, unit vectors, row-major, and the cells that they are in.
+/// The lists' centroids, row-major, all as long as a row is in the mean, and the cells that they are in.
 #[derive(Debug, Clone)]
 pub struct Centroids {
     pub dimensions: usize,
@@ -175,8 +175,10 @@ pub fn train(
     let mut fine = vec![0.0; lists * dimensions];
     for (list, centroid) in fine.chunks_exact_mut(dimensions).enumerate() {
         sample.widen(list * sample.rows / lists, centroid);
-        normalise(centroid);
     }
+    // Rows that are not unit vectors are coded about a mean that is none: centroids far from it would all look alike.
+    let length = fine.chunks_exact(dimensions).map(dot::norm).sum::<f64>() / lists.max(1) as f64;
+    fine.chunks_exact_mut(dimensions).for_each(|centroid| set_length(centroid, length));
     let room = || (vec![0.0; TOGETHER * dimensions], vec![0.0; TOGETHER * coordinates(dimensions)]);
     let claims = sample.blocks.len();
     let mut nearest: Vec<Nearest> = Vec::new();
@@ -209,9 +211,10 @@ fn renumber(nearest: &mut [Nearest], order: &[usize]) {
     nearest.iter_mut().for_each(|nearest| nearest.list = places[nearest.list as usize]);
 }
 
-/// The unit vectors of the means of vectors by their nearest centroid; `fetch` gives a vector. A centroid that is
-/// nearest to none takes one of the vectors that fit worst where they are.
+/// The means of vectors by their nearest centroid, as long as `centroids` are; `fetch` gives a vector. A centroid that
+/// is nearest to none takes one of the vectors that fit worst where they are.
 fn means(centroids: &[f32], nearest: &[Nearest], dimensions: usize, fetch: impl Fn(usize, &mut [f32])) -> Vec<f32> {
+    let length = centroids.chunks_exact(dimensions).next().map_or(0.0, dot::norm);
     let mut sums = vec![0f32; centroids.len()];
     let mut counts = vec![0usize; centroids.len() / dimensions];
     let mut vector = vec![0.0; dimensions];
@@ -232,7 +235,7 @@ fn means(centroids: &[f32], nearest: &[Nearest], dimensions: usize, fetch: impl 
         {
             fetch(at, sum);
         }
-        normalise(sum);
+        set_length(sum, length);
     }
     sums
 }
@@ -261,9 +264,9 @@ fn best_of(scores: &[f32]) -> Nearest {
     best
 }
 
-fn normalise(vector: &mut [f32]) {
+fn set_length(vector: &mut [f32], length: f64) {
     let norm = dot::norm(vector);
     if norm > 0.0 {
-        vector.iter_mut().for_each(|x| *x = (f64::from(*x) / norm) as f32);
+        vector.iter_mut().for_each(|x| *x = (f64::from(*x) * (length / norm)) as f32);
     }
 }

@@ -165,11 +165,11 @@ class Codes:
         self.a, self.b = (factors[:, which].reshape(-1).astype(f32) for which in (0, 1))
         self.row_numbers = np.frombuffer(data, "<u4", self.slots, numbers)
 
-    def rotate(self, vector):
+    def rotate(self, vector, means):
         window = 1 << (self.coordinates.bit_length() - 1)
         scale = f32(1) / np.sqrt(f32(window))
         values = np.zeros(self.coordinates, f32)
-        values[: self.dimensions] = vector - self.mean
+        values[: self.dimensions] = vector - means * self.mean
         for turn, signs in enumerate(self.signs):
             values *= signs
             first = 0 if turn % 2 == 0 else self.coordinates - window
@@ -185,7 +185,9 @@ class Codes:
 
     def estimates(self, query):
         """By slot."""
-        rotated = self.rotate(query)
+        base, square = scores(self.mean[None], query)[0], scores(self.mean[None], self.mean)[0]
+        along_mean = base / square if square >= np.finfo(f32).tiny else f32(0)
+        rotated = self.rotate(query, along_mean)
         size = np.abs(rotated).reshape(-1, GROUP // 8, 8)
         a, b, c, d, e, f, g, h = (size[:, :, at] for at in range(8))
         tops = ((g + h)[:, 0] + (g + h)[:, 1]) + (g + h)[:, 2]
@@ -201,15 +203,14 @@ class Codes:
         sums = (self.bits @ weights + bias).astype(f32)
         unit = step * self.code_unit
         at_zero = -unit * f32(np.abs(weights).sum())
-        base = scores(self.mean[None], query)[0]
         of_sum = fused(f32(2) * unit, sums, at_zero)
-        of_mean = fused(self.a, self.mean_unit, base)
+        of_mean = fused(self.a, along_mean * self.mean_unit, base)
         return fused(self.b, of_sum, of_mean)[: self.slots]
 
 
 def exhaustive(codes, rows, query, estimates, top_k):
     """The hits of a search that estimates every code and scores the best."""
-    usual = max(min(10 * top_k, max(300, 3 * top_k)), 30)
+    usual = max(min(10 * top_k, max(300, 3 * top_k)), 100)
     candidates = max(usual, min(8 * usual, -(-768 * usual // codes.dimensions)))
     if candidates > len(rows) // 4:
         chosen = np.arange(len(rows))

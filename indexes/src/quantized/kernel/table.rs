@@ -69,11 +69,12 @@ pub struct Query {
 }
 
 impl Query {
-    /// Rounds the rotated, centred query `rotated`, whose length is a multiple of [`GROUP`]. `base` is the inner
-    /// product of query and mean; `units` are what the rows' factors are multiples of.
-    pub fn new(kernel: Kernel, rotated: &[f32], base: f32, units: Units) -> Self {
+    /// Rounds the rotated query `rotated`, whose length is a multiple of [`GROUP`], and from which `along_mean` times
+    /// the mean was taken. `base` is the inner product of query and mean; `units` are what the rows' factors are
+    /// multiples of.
+    pub fn new(kernel: Kernel, rotated: &[f32], base: f32, along_mean: f32, units: Units) -> Self {
         debug_assert!(rotated.len().is_multiple_of(GROUP));
-        Arch::new().dispatch(Round { kernel, rotated, base, units })
+        Arch::new().dispatch(Round { kernel, rotated, base, along_mean, units })
     }
 
     pub fn kernel(&self) -> Kernel {
@@ -109,6 +110,7 @@ struct Round<'a> {
     kernel: Kernel,
     rotated: &'a [f32],
     base: f32,
+    along_mean: f32,
     units: Units,
 }
 
@@ -117,7 +119,7 @@ impl WithSimd for Round<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> Query {
-        let Self { kernel, rotated, base, units } = self;
+        let Self { kernel, rotated, base, along_mean, units } = self;
         let step = step(rotated);
         let per_step = if step > 0.0 { 1.0 / step } else { 0.0 };
         let mut weights = vec![0i16; rotated.len()];
@@ -129,7 +131,7 @@ impl WithSimd for Round<'_> {
         }
         let unit = step * units.code;
         let at_zero = -unit * (2 * bias + total) as f32;
-        let parts = QueryParts { per_unit: 2.0 * unit, at_zero, mean_unit: units.mean, base };
+        let parts = QueryParts { per_unit: 2.0 * unit, at_zero, mean_unit: along_mean * units.mean, base };
         let tables = match kernel.lookup() {
             Lookup::None => Vec::new(),
             Lookup::Four => tables_of_four(&weights),
