@@ -51,6 +51,11 @@ impl Vectors {
         &self.data
     }
 
+    /// The same, taken over.
+    pub fn into_vec(self) -> Vec<f32> {
+        self.data
+    }
+
     /// The rows in order.
     pub fn rows(&self) -> std::slice::ChunksExact<'_, f32> {
         self.data.chunks_exact(self.dimensions)

@@ -73,7 +73,7 @@ fn efforts_find_what_they_promise() {
         measure_recall(&exact, &Sharded::single(index()).with_effort(effort), queries, 10).unwrap()
     };
 
-    assert_eq!(calibration.last().unwrap().probes, index().lists());
+    assert!(calibration.iter().any(|setting| setting.probes == index().lists()), "all lists were tried");
     for few in &calibration {
         for more in calibration.iter().filter(|more| more.probes >= few.probes && more.candidates >= few.candidates) {
             assert!(more.recall_10 >= few.recall_10 - 0.002, "more finds less: {more:?}, {few:?}");

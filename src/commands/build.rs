@@ -154,7 +154,10 @@ fn print_plan(context: &Context, options: &BuildOptions, plan: &Plan) -> Result<
                 "vectors",
                 format!("{} ({} values, {})", bytes(plan.vector_bytes), plan.dimensions, options.index.element_type),
             ),
-            ("graph", if plan.graph_bytes > 0 { bytes(plan.graph_bytes) } else { "none".into() }),
+            (
+                if options.index.kind == IndexKind::Quantized { "codes" } else { "graph" },
+                if plan.graph_bytes > 0 { bytes(plan.graph_bytes) } else { "none".into() },
+            ),
             ("disk", format!("{} of {} free", bytes(plan.disk_needed), known(plan.disk_free))),
             ("memory", format!("{} of {} free", bytes(plan.memory_needed), known(plan.memory_free))),
             ("speed", format!("{:.1} passages/s, measured on the first ones", plan.passages_per_second)),

@@ -85,7 +85,12 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
         }
     }
     if let Some((_, limits, _)) = plans.first() {
-        writeln!(out, "measured: {:.1} GB/s from memory on {} cores", limits.bandwidth / 1e9, limits.cores)?;
+        writeln!(
+            out,
+            "times are floors, by the {:.1} GB/s from memory that were measured now on {} cores",
+            limits.bandwidth / 1e9,
+            limits.cores
+        )?;
     }
     Ok(out.flush()?)
 }

@@ -92,13 +92,16 @@ impl Source {
     ///
     /// # Errors
     /// Those of `each`.
-    pub fn for_each_block(&self, mut each: impl FnMut(u64, &[f32]) -> Result<()>) -> Result<()> {
+    pub fn for_each_block(&self, mut each: impl FnMut(u64, &Vectors) -> Result<()>) -> Result<()> {
         let mut block = Vec::new();
         let mut first = 0;
         while first < self.rows() {
             self.read(first, &mut block)?;
-            each(first, &block)?;
-            first += (block.len() / self.dimensions()) as u64;
+            // The same memory again and again.
+            let vectors = Vectors::new(self.dimensions(), block)?;
+            each(first, &vectors)?;
+            first += vectors.len() as u64;
+            block = vectors.into_vec();
         }
         Ok(())
     }
@@ -210,7 +213,7 @@ impl Subject<'_> {
         self.source.for_each_block(|done, block| {
             interrupt.check()?;
             progress(Progress { done, total: Some(rows) });
-            writer.append(&Vectors::new(dimensions, block.to_vec())?)
+            writer.append(block)
         })?;
         writer.finish()?;
         match self.kind {

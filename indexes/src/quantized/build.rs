@@ -10,7 +10,7 @@ use super::assign::{Assigner, TOGETHER, code_all, largest_factors};
 use super::coder::{Coder, Factors, Units, coordinates, row_bytes};
 use super::file::{CodesWriter, Shape};
 use super::kernel::BLOCK;
-use super::train::{Centroids, train};
+use super::train::{Centroids, sample_rows, train};
 use crate::workers::run_workers;
 use crate::{Access, Error, Interrupt, MappedFile, Matrix, OnProgress, Progress, Result};
 
@@ -38,6 +38,15 @@ impl Default for QuantizedBuilder {
 }
 
 impl QuantizedBuilder {
+    /// Bytes of memory that a build with the default lists needs, in the main.
+    pub fn memory(rows: u64, dimensions: usize) -> u64 {
+        let lists = rows.div_ceil(ROWS_PER_LIST as u64);
+        // Centroids as they were and as they are, their codes and rows of eight bits, and the sample.
+        let of_lists = lists.saturating_mul(dimensions as u64 * 10);
+        let of_sample = sample_rows(rows, lists).saturating_mul(dimensions as u64 + 4);
+        rows.saturating_mul(8).saturating_add(of_lists).saturating_add(of_sample)
+    }
+
     /// Builds the codes of `matrix` and writes them to `path`, which readers accept only when all is durable. Needs
     /// eight bytes of memory a row, beside the centroids and the rows they are trained on (as rows of eight bits, 32 a
     /// list, up to two million), and room on the disk for the codes twice, where `path` is.

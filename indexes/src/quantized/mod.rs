@@ -40,6 +40,8 @@ use crate::{Access, Error, Flat, Hit, Index, LiveRows, Matrix, Result, SearchPar
 const BATCH: usize = 256;
 /// Codes that are estimated while a row is fetched and scored.
 const CODES_PER_CANDIDATE: u64 = 120;
+/// Codes that are estimated while the lists for a query are looked for and gathered, on top of their centroids.
+const CODES_PER_LOOK: u64 = 10_000;
 /// The fewest rows that are scored.
 const FEWEST_CANDIDATES: usize = 20;
 /// When candidates are more than one of so many rows, exact search is as fast.
@@ -123,7 +125,8 @@ impl Quantized {
         let shape = self.codes.shape();
         // Each list touches a block more than it fills, and each row comes from memory.
         let list = shape.slots / shape.lists.max(1) + BLOCK as u64;
-        (probes as u64 * list).min(shape.slots) + candidates as u64 * CODES_PER_CANDIDATE
+        let look = if probes < self.lists() { CODES_PER_LOOK + shape.lists } else { 0 };
+        look + (probes as u64 * list).min(shape.slots) + candidates as u64 * CODES_PER_CANDIDATE
     }
 
     /// How many lists are looked at, and how many candidates are scored, for `params`; `None` is exact search.

@@ -150,6 +150,12 @@ impl Sample {
     }
 }
 
+/// Rows that `lists` of `rows` are trained on.
+pub fn sample_rows(rows: u64, lists: u64) -> u64 {
+    let most = MAX_SAMPLE.max(lists.saturating_mul(MIN_LIST_SAMPLE));
+    lists.saturating_mul(LIST_SAMPLE).min(most).min(rows)
+}
+
 /// Trains `lists` centroids, or as many as there are rows, on rows of `matrix`, evenly spread. Progress counts rows of
 /// the sample: when they are read, and once a round.
 pub fn train(
@@ -162,8 +168,7 @@ pub fn train(
 ) -> Result<Centroids> {
     let dimensions = matrix.dimensions();
     let lists = lists.min(matrix.rows() as usize);
-    let most = MAX_SAMPLE.max(lists as u64 * MIN_LIST_SAMPLE);
-    let count = (lists as u64 * LIST_SAMPLE).min(most).min(matrix.rows());
+    let count = sample_rows(matrix.rows(), lists as u64);
     let all_done = AtomicUsize::new(0);
     let done = |rows| {
         interrupt.check()?;

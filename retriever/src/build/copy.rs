@@ -70,21 +70,31 @@ pub fn merge(options: &MergeOptions, on_stage: OnStage<'_>, interrupt: &Interrup
 fn alike((path, one): (&Path, &Base), (other_path, other): (&Path, &Base)) -> Result<()> {
     let contract = |base: &Base| {
         let (card, print) = (&base.provenance.model.card, &base.provenance.model.fingerprint);
-        let how = (card.pooling, card.normalize, card.max_length, &card.query_prefix, &card.passage_prefix);
-        let element_type = base.generation.manifest().element_type;
-        format!(
-            "{} with passages by {} and queries by {}, tokenizer {}, {how:?}, {element_type}",
-            card.id, print.passages.blake3, print.queries.blake3, print.tokenizer
-        )
+        [
+            ("model", card.id.clone()),
+            ("element type", base.generation.manifest().element_type.to_string()),
+            ("graph for passages", print.passages.blake3.to_string()),
+            ("graph for queries", print.queries.blake3.to_string()),
+            ("tokenizer", print.tokenizer.to_string()),
+            ("pooling", format!("{:?}", card.pooling).to_lowercase()),
+            ("normalisation", if card.normalize { "to length 1" } else { "none" }.to_owned()),
+            ("most tokens", card.max_length.to_string()),
+            ("query prefix", format!("`{}`", card.query_prefix)),
+            ("passage prefix", format!("`{}`", card.passage_prefix)),
+        ]
     };
-    let (expected, found) = (contract(one), contract(other));
-    if expected == found {
+    let pairs = contract(one).into_iter().zip(contract(other));
+    let differing: Vec<_> = pairs.filter(|(one, other)| one != other).collect();
+    if differing.is_empty() {
         return Ok(());
     }
+    let list = |all: Vec<&(&str, String)>| {
+        all.into_iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+    };
     Err(Error::Incompatible {
-        what: format!("model of index `{}` beside that of `{}`", other_path.display(), path.display()),
-        expected,
-        found,
+        what: format!("vectors of index `{}` beside those of `{}`", other_path.display(), path.display()),
+        expected: list(differing.iter().map(|(one, _)| one).collect()),
+        found: list(differing.iter().map(|(_, other)| other).collect()),
         remedy: "merge indexes that were built with the same model and settings, or build one from all corpora".into(),
     })
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use hindsearch_indexes::{HnswBuilder, IndexKind, Interrupt, Layout, Progress, VectorFile};
+use hindsearch_indexes::{HnswBuilder, IndexKind, Interrupt, Layout, Progress, QuantizedBuilder, VectorFile};
 use serde::Serialize;
 
 use super::machine::{available_disk, available_memory};
@@ -37,7 +37,7 @@ pub struct Plan {
     pub text_bytes: u64,
     /// Bytes of the vectors.
     pub vector_bytes: u64,
-    /// Bytes of the graph; 0 for a flat index.
+    /// Bytes of the graph or of the codes; 0 for a flat index.
     pub graph_bytes: u64,
     /// Bytes that the output folder's disk must have free: all of the above and the temporary id runs.
     pub disk_needed: u64,
@@ -92,12 +92,14 @@ impl Plan {
         let text_bytes = rows.saturating_mul(text / passages.len() as u64 + 12);
         let layout = Layout::of(options.index.kind, options.index.connectivity);
         let footprint = layout.footprint(options.index.element_type, rows, card.dimensions);
-        let (ids, graph_bytes) = (footprint.file("ids"), footprint.file("graph"));
+        let (ids, codes) = (footprint.file("ids"), footprint.file("codes") + footprint.file("row numbers"));
+        let graph_bytes = footprint.file("graph") + codes;
         let graph_memory = match options.index.kind {
             IndexKind::Hnsw => {
                 rows.saturating_mul(HnswBuilder::bytes_per_row(card.dimensions, options.index.connectivity))
             }
-            _ => 0,
+            IndexKind::Quantized => QuantizedBuilder::memory(rows, card.dimensions),
+            IndexKind::Flat => 0,
         };
         let probe: Vec<_> = held_out::spread(&passages, PROBE).collect();
         let rate = match vectors {
@@ -108,8 +110,8 @@ impl Plan {
         let gate = if int8 && gate::can_measure(&options.model, &options.embed)? { gate::work(rows) } else { 0 };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let index_seconds = layout.build_seconds(rows, card.dimensions, cores);
-        // The ids are sorted in runs, which are as long again.
-        let disk = text_bytes.saturating_add(footprint.disk()).saturating_add(ids);
+        // The ids are sorted in runs, which are as long again, and codes wait in row order to be put into lists.
+        let disk = text_bytes.saturating_add(footprint.disk()).saturating_add(ids).saturating_add(codes);
         Ok(Self {
             passages: rows,
             passages_exact: exact,

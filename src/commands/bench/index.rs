@@ -280,7 +280,7 @@ fn print(report: &Report, context: &Context) -> Result<(), Failure> {
     )?;
     writeln!(
         out,
-        "{:>10}  {:>6} {:>6} {:>6}  {:>9} {:>9} {:>9}  {:>9} {:>9}  {:>11} {:>9} {:>7}  bound by",
+        "{:>14}  {:>6} {:>6} {:>6}  {:>9} {:>9} {:>9}  {:>9} {:>9}  {:>11} {:>9} {:>7}  bound by",
         "effort",
         "r@1",
         "r@3",
@@ -305,7 +305,7 @@ fn print(report: &Report, context: &Context) -> Result<(), Failure> {
         };
         writeln!(
             out,
-            "{effort:>10}  {recall_1:>6.3} {recall_3:>6.3} {recall_10:>6.3}  {:>9.3} {:>9.3} {:>9.3}  {:>9.0} {:>9.3}  {read:>11} {:>9} {:>7}  {bound}",
+            "{effort:>14}  {recall_1:>6.3} {recall_3:>6.3} {recall_10:>6.3}  {:>9.3} {:>9.3} {:>9.3}  {:>9.0} {:>9.3}  {read:>11} {:>9} {:>7}  {bound}",
             single.p50_ms,
             single.p99_ms,
             single.cpu_ms,
@@ -315,6 +315,11 @@ fn print(report: &Report, context: &Context) -> Result<(), Failure> {
             share(batch.kernel_share),
         )?;
     }
-    writeln!(out, "p50, p99 and the first CPU: one query at a time; QPS and what follows: batches of 256")?;
+    writeln!(
+        out,
+        "p50, p99 and the first CPU: one query at a time; QPS and what follows: batches of 256, in shares of what this machine's \
+         memory and the kernel give at best. Bound by latency: far from both, by what is done once for each query. \
+         lists=16:100: 16 lists, and 100 candidates"
+    )?;
     Ok(out.flush()?)
 }

@@ -51,7 +51,7 @@ pub fn run(args: Args, context: &Context) -> Result<(), Failure> {
     source.for_each_block(|done, block| {
         context.interrupt.check()?;
         progress.show("drawing", "vectors", Progress { done, total: Some(args.rows) });
-        writer.append(block)
+        writer.append(block.as_slice())
     })?;
     writer.finish()?;
     progress.finish();

@@ -7,6 +7,8 @@ use crate::embed::{CardOverrides, EmbedOptions, Embedder, InputKind, ModelCard, 
 
 /// Rows before and behind that are looked at for one that is out of its place.
 const NEAR: u64 = 64;
+/// The cosine above which rounding may be what a vector differs by.
+const ROUNDED: f64 = 0.9;
 /// Passages that each suspicion is tried on.
 const TRIED: usize = 4;
 
@@ -25,11 +27,12 @@ impl Pairs<'_> {
             }
         }
         let mut cause = format!(
-            "no neighbouring row and no other prefix, pooling or length fits: give the corpus and the model that the vectors \
-             were made from (`--model`; this is {})",
+            "no neighbouring row and no other prefix, pooling or length fits: give the files in their order, and the corpus and \
+             the model that the vectors were made from (`--model`; this is {})",
             card.id
         );
-        if self.embedder.fingerprint().passages.precision == Precision::Int8 {
+        let nearest = differing.iter().map(|sample| sample.cosine).fold(f64::NEG_INFINITY, f64::max);
+        if nearest > ROUNDED && self.embedder.fingerprint().passages.precision == Precision::Int8 {
             cause.push_str(", and the model's fp32 graph: this one is int8, which rounds");
         }
         Ok(cause)
