@@ -60,17 +60,17 @@ fn sorted(path: &Path) -> Vec<String> {
 fn all_are_played_and_scored_and_equal_queries_are_searched_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trajectories.jsonl");
-    let shelf = Shelf::default();
+    // Slow enough for batches on a busy machine, too: whoever speaks meanwhile is searched for together.
+    let shelf = Shelf { pause: Duration::from_millis(50), ..Shelf::default() };
     let options = RolloutOptions { samples: NonZero::new(3).expect("some"), ..options(1000) };
     let summary = run(&path, &shelf, &Scripted(knows), options, 100);
     assert_eq!((summary.played, summary.failed, summary.reward, summary.messages), (300, 0, 300.0, 900));
     let all = read_trajectories(&path).expect("trajectories");
     assert_eq!(all.len(), 300);
     assert!(all.iter().all(|one| one.stop == Some(Stop::Answer) && one.searches() == 2));
-    // Three plays ask the same first question, and are searched once where they are in one batch, on a busy machine fewer
-    // of them; their second question has a seed in it.
+    // Three plays ask the same first question, most of them in one batch; their second one has a seed in it.
     let searched = shelf.queries.load(Ordering::Relaxed);
-    assert!((400..600).contains(&searched), "{searched} of 600");
+    assert!((400..450).contains(&searched), "{searched} of 600");
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use hindsearch_env::{Preset, Rules, Task};
 use hindsearch_retriever::{Error, Passage, Ranked, Result, Retrieve};
@@ -20,6 +21,8 @@ pub struct Shelf {
     pub fails: Option<usize>,
     /// A query that always fails.
     pub bad: Option<String>,
+    /// How long a call takes.
+    pub pause: Duration,
 }
 
 /// A passage as the corpus would hold it.
@@ -31,6 +34,7 @@ impl Retrieve for Shelf {
     fn retrieve(&self, queries: &[String], top_k: usize) -> Result<Vec<Vec<Ranked>>> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         self.queries.fetch_add(queries.len(), Ordering::Relaxed);
+        std::thread::sleep(self.pause);
         let fault = || Error::NotFound { what: "the secret cause".into(), remedy: "wait".into() };
         if self.fails.is_some_and(|every| call.is_multiple_of(every))
             || queries.iter().any(|query| self.bad.as_ref() == Some(query))
