@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::codes::Codes;
 use super::copies::Copies;
+use crate::progress::ascending;
 use crate::workers::run_workers;
 use crate::{Interrupt, Matrix, OnProgress, Progress, Result};
 
@@ -46,6 +47,7 @@ impl Rows<'_> {
     ) -> Result<Vec<T>> {
         let rows = self.matrix.rows();
         let (next, done) = (AtomicU64::new(0), AtomicU64::new(done_before.unwrap_or(0)));
+        let progress = ascending(self.progress);
         let parts = run_workers(self.threads, self.threads, || {
             let mut given = Vec::new();
             let mut vectors = vec![0.0; CLAIM_ROWS as usize * self.codes.dimensions()];
@@ -66,7 +68,7 @@ impl Rows<'_> {
                 }
                 let done = done.fetch_add(count, Ordering::Relaxed) + count;
                 if done_before.is_some() {
-                    (self.progress)(Progress { done, total: Some(rows * 2) });
+                    progress(Progress { done, total: Some(rows * 2) });
                 }
             }
         })?;

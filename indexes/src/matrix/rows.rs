@@ -41,6 +41,12 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// The row at place `at` of rows of eight bits about `mean`.
+    pub fn i8_row(mean: &'a [f32], rows: &'a [u8], at: usize) -> Self {
+        let bytes = size_of::<f32>() + mean.len();
+        Self::I8 { mean, rows: &rows[at * bytes..][..bytes] }
+    }
+
     /// What the first plane tells of the rows: of those in two planes, rows near them (`dot::reach` tells how near).
     pub fn coarse(self) -> Self {
         match self {

@@ -53,8 +53,17 @@ impl<'a> Assigner<'a> {
         });
         let cells = cells.collect();
         let coarse = code_all(&coder, &centroids.coarse);
-        let stored = centroids.stored(&coder)?;
+        let stored = coder.eight_bits().encode(&centroids.fine, 0)?;
         Ok(Self { centroids, coder, kernel: Kernel::best(), coarse, cells, stored })
+    }
+
+    pub fn centroids(&self) -> &'a Centroids {
+        self.centroids
+    }
+
+    /// The lists' centroids as they are stored: rows of eight bits about the mean.
+    pub fn stored(&self) -> &[u8] {
+        self.stored.planes().coarse
     }
 
     /// The list of each of `rows`, row-major, whose rotated forms are `rotated`. Fastest with [`TOGETHER`] rows.
@@ -122,12 +131,9 @@ impl<'a> Assigner<'a> {
 
     /// The nearest of `lists` to `row`.
     pub fn nearest_of(&self, lists: &[u32], row: &[f32]) -> Nearest {
-        let (mean, centroids) = (self.coder.mean(), self.stored.planes().coarse);
-        let bytes = size_of::<f32>() + mean.len();
         let mut scores = Vec::with_capacity(lists.len());
-        dot::score_each(lists.len(), row, &mut scores, |at| Rows::I8 {
-            mean,
-            rows: &centroids[lists[at] as usize * bytes..][..bytes],
+        dot::score_each(lists.len(), row, &mut scores, |at| {
+            Rows::i8_row(self.coder.mean(), self.stored(), lists[at] as usize)
         });
         let mut best = Nearest { list: 0, cosine: f32::NEG_INFINITY };
         for (list, cosine) in lists.iter().zip(scores) {

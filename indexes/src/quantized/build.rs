@@ -4,13 +4,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::assign::{Assigner, TOGETHER, code_all, largest_factors};
 use super::coder::{Coder, Factors, Units, coordinates, row_bytes};
 use super::file::{CodesWriter, Shape};
 use super::kernel::BLOCK;
-use super::train::{Centroids, sample_rows, train};
+use super::train::{sample_rows, train};
+use crate::progress::ascending;
 use crate::workers::run_workers;
 use crate::{Access, Error, Interrupt, MappedFile, Matrix, OnProgress, Progress, Result};
 
@@ -56,15 +56,8 @@ impl QuantizedBuilder {
     /// [`Error::InvalidInput`] for more rows than 32 bits count, [`Error::Io`], [`Error::Interrupted`].
     pub fn build(&self, matrix: &Matrix, path: &Path, progress: OnProgress<'_>, interrupt: &Interrupt) -> Result<()> {
         let total = matrix.rows() * 3;
-        let furthest = Mutex::new(0);
-        let show = |done| {
-            // Workers that count one after the other may tell it in another order.
-            let mut furthest = furthest.lock().unwrap_or_else(PoisonError::into_inner);
-            if done == 0 || done > *furthest {
-                *furthest = done;
-                progress(Progress { done, total: Some(total) });
-            }
-        };
+        let progress = ascending(progress);
+        let show = |done| progress(Progress { done, total: Some(total) });
         show(0);
         let lists = matrix.rows().div_ceil(self.rows_per_list.max(1) as u64).max(1) as usize;
         let mean = matrix.mean(interrupt)?;
@@ -76,10 +69,11 @@ impl QuantizedBuilder {
 
         let run = Run { matrix, threads: self.threads, show: &show, interrupt };
         let waiting = Waiting::create(path, matrix)?;
-        let coded = run.code_rows(&Assigner::new(&centroids, coder.clone())?, &coder, &waiting)?;
+        let assigner = Assigner::new(&centroids, coder.clone())?;
+        let coded = run.code_rows(&assigner, &coder, &waiting)?;
         let of_centroids = largest_factors(&coder, centroids.fine.chunks_exact(centroids.dimensions));
         coder.set_units(Units::covering(coded.largest.larger(of_centroids)));
-        run.write(path, &coder, &centroids, &coded.lists, &waiting.map()?)
+        run.write(path, &coder, &assigner, &coded.lists, &waiting.map()?)
     }
 }
 
@@ -146,11 +140,12 @@ impl Run<'_> {
         &self,
         path: &Path,
         coder: &Coder,
-        centroids: &Centroids,
+        assigner: &Assigner<'_>,
         lists: &[u32],
         waiting: &MappedFile,
     ) -> Result<()> {
         let Self { matrix, show, interrupt, .. } = self;
+        let centroids = assigner.centroids();
         let mut directory = vec![0u64; centroids.lists() + 1];
         lists.iter().for_each(|list| directory[*list as usize + 1] += 1);
         for list in 0..centroids.lists() {
@@ -170,7 +165,7 @@ impl Run<'_> {
             lists: centroids.lists() as u64,
         };
         let mut writer = CodesWriter::create(path, shape, coder, &directory)?;
-        writer.put_centroids(&code_all(coder, &centroids.fine), centroids.stored(coder)?.planes().coarse)?;
+        writer.put_centroids(&code_all(coder, &centroids.fine), assigner.stored())?;
         let record = record_bytes(matrix);
         let mut block = vec![0; row_bytes(matrix.dimensions()) * BLOCK];
         let number = |bytes: &[u8], at: usize| f32::from_bits(crate::bytes::u32_at(bytes, at));

@@ -163,9 +163,7 @@ impl Codes {
 
     /// A list's centroid, as rows are stored.
     pub fn centroid(&self, list: usize) -> Rows<'_> {
-        let bytes = self.shape.centroid_row_bytes();
-        let start = self.layout.centroid_rows as usize + list * bytes;
-        Rows::I8 { mean: self.coder.mean(), rows: &self.file.as_ref()[start..start + bytes] }
+        Rows::i8_row(self.coder.mean(), &self.file.as_ref()[self.layout.centroid_rows as usize..], list)
     }
 
     /// Whole blocks of codes.

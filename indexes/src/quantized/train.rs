@@ -57,11 +57,6 @@ impl Centroids {
         start..self.cell_ends[cell]
     }
 
-    /// The lists' centroids as they are stored: rows of eight bits about the mean of `coder`.
-    pub fn stored(&self, coder: &Coder) -> Result<Block> {
-        coder.eight_bits().encode(&self.fine, 0)
-    }
-
     /// Puts the centroids into cells, about the square root of their number, and tells which they were before.
     fn in_cells(
         fine: Vec<f32>,
@@ -139,9 +134,8 @@ impl Sample {
 
     /// Writes the vector of a row.
     fn widen(&self, at: usize, out: &mut [f32]) {
-        let bytes = self.spec.coarse_bytes();
-        let rows = &self.blocks[at / TOGETHER].planes().coarse[at % TOGETHER * bytes..][..bytes];
-        Rows::I8 { mean: &self.spec.mean, rows }.widen(out);
+        let block = self.blocks[at / TOGETHER].planes().coarse;
+        Rows::i8_row(&self.spec.mean, block, at % TOGETHER).widen(out);
     }
 
     /// The vectors of a block.
